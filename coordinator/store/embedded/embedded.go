@@ -1,0 +1,94 @@
+// Package embedded runs an etcd server in this process: for one machine, the
+// demo and tests. In production use an external etcd cluster of three.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// Config of an embedded etcd. Zero ports are chosen freely.
+type Config struct {
+	Dir    string // data folder
+	Client string // host:port for clients, e.g. 127.0.0.1:2379
+	Peer   string // host:port for peers; "" = a free port on loopback
+	// Unsafe skips fsync: for tests only, a crash may lose what was written.
+	Unsafe bool
+}
+
+// Server is a running embedded etcd.
+type Server struct {
+	etcd *embed.Etcd
+}
+
+// Start runs the server and waits until it is ready to serve.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	if cfg.Peer == "" {
+		cfg.Peer = "127.0.0.1:0"
+	}
+	client, err := freePort(cfg.Client)
+	if err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	peer, err := freePort(cfg.Peer)
+	if err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	c := embed.NewConfig()
+	c.Name = "shardis"
+	c.Dir = cfg.Dir
+	c.ListenClientUrls = []url.URL{{Scheme: "http", Host: client}}
+	c.AdvertiseClientUrls = c.ListenClientUrls
+	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: peer}}
+	c.AdvertisePeerUrls = c.ListenPeerUrls
+	c.InitialCluster = c.Name + "=" + c.ListenPeerUrls[0].String()
+	c.LogLevel = "error"
+	c.UnsafeNoFsync = cfg.Unsafe
+	c.AutoCompactionMode = "periodic"
+	c.AutoCompactionRetention = "1h"
+	c.QuotaBackendBytes = 512 << 20
+	etcd, err := embed.StartEtcd(c)
+	if err != nil {
+		return nil, fmt.Errorf("start etcd in %s: %w", cfg.Dir, err)
+	}
+	s := &Server{etcd}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return s, nil
+	case err := <-etcd.Err():
+		s.Close()
+		return nil, fmt.Errorf("start etcd: %w", err)
+	case <-ctx.Done():
+		s.Close()
+		return nil, fmt.Errorf("start etcd: %w", ctx.Err())
+	case <-time.After(60 * time.Second):
+		s.Close()
+		return nil, errors.New("start etcd: not ready after 60 s")
+	}
+}
+
+// freePort turns port 0 into a free one, and says clearly when a fixed one is
+// in use: etcd itself only logs that.
+func freePort(addr string) (string, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "", fmt.Errorf("can not listen on %s: %w: choose another port or stop what uses it", addr, err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String(), nil
+}
+
+// Endpoint is where clients connect, host:port.
+func (s *Server) Endpoint() string { return s.etcd.Clients[0].Addr().String() }
+
+// Err reports a failure while serving.
+func (s *Server) Err() <-chan error { return s.etcd.Err() }
+
+// Close stops the server.
+func (s *Server) Close() { s.etcd.Close() }

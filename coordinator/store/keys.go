@@ -1,0 +1,24 @@
+package store
+
+// Keys, relative to /shardis/<cluster>/. See docs/ARCHITECTURE.md for who
+// writes which.
+const (
+	KeyMeta     = "meta"     // topo.Meta
+	KeyTopology = "topology" // topo.Topology
+
+	PrefixProxies     = "proxies/"     // <id> → topo.ProxyRecord, under the proxy's lease
+	PrefixCredentials = "credentials/" // <id> → topo.Credential
+	PrefixOperations  = "operations/"  // <id> → topo.Operation
+	PrefixControls    = "controls/"    // <operation id> → topo.Control
+	PrefixPlans       = "plans/"       // <id> → topo.Plan, under a lease of 1 h
+	PrefixAttempts    = "attempts/"    // <id> → topo.Attempt
+	PrefixPurges      = "purges/"      // <group>/<attempt> → topo.Purge
+	PrefixObserved    = "observed/"    // <group> → topo.Observed
+	PrefixSecrets     = "secrets/"     // <group> → topo.Secret
+	PrefixUsers       = "users/"       // the dashboard's
+	PrefixTokens      = "tokens/"      // the dashboard's
+	PrefixSessions    = "sessions/"    // the dashboard's
+	PrefixAudit       = "audit/"       // the dashboard's and the leader's
+	PrefixIdempotency = "idempotency/" // the dashboard's, under a lease of 24 h
+	PrefixElection    = "election/"    // etcd's own election
+)
