@@ -61,13 +61,19 @@ const (
 )
 
 // Keys appends to dst the positions in args of all keys, in the order of the key
-// specs; a key named twice is there twice. args must have passed CheckArity.
-// Besides ErrSyntax it may return an error whose text is an answer for the client.
+// specs; a key named twice is there twice. args must have passed CheckArity. There
+// are none, without an error, only for commands that have none or need none (EVAL).
+// The only error is ErrSyntax.
 func (c *Command) Keys(args [][]byte, dst []int) ([]int, error) {
 	if c.KeyPos > 0 {
 		return append(dst, c.KeyPos), nil
 	}
-	return c.allKeys(args, dst, keyNotKey)
+	n := len(dst)
+	dst, err := c.allKeys(args, dst, keyNotKey)
+	if err == nil && len(dst) == n && c.HasKeys() && c.Flags&FlagNoMandatoryKeys == 0 {
+		err = ErrSyntax
+	}
+	return dst, err
 }
 
 // Channels is Keys for the shard channels of SPUBLISH, SSUBSCRIBE and SUNSUBSCRIBE.
@@ -124,6 +130,9 @@ func (s *keySpec) keys(args [][]byte, dst []int) ([]int, error) {
 			last = first + (len(args)-first)/s.limit + s.last
 		default:
 			last = len(args) + s.last
+		}
+		if last < first && s.last < 0 {
+			return dst, nil // PFMERGE without a source
 		}
 	case findKeyNum:
 		n, ok := 0, first+s.numAt < len(args)

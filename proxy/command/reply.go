@@ -6,7 +6,7 @@ import (
 )
 
 // Answers to COMMAND and its sub-commands. The generator wrote them as RESP3
-// text; for RESP2 only the headers of maps and sets change. Commands that policy
+// text; for RESP2 only nil and the headers of maps and sets change. Commands that policy
 // refuses are left out: to a client of the proxy they do not exist.
 
 type text struct {
@@ -38,10 +38,8 @@ func AppendInfo(dst []byte, names [][]byte, proto int) []byte {
 	for _, name := range names {
 		if c := lookupFull(name); c != nil && c.Listed() {
 			dst = c.appendInfo(dst)
-		} else if proto >= 3 {
-			dst = append(dst, "_\r\n"...)
 		} else {
-			dst = append(dst, "*-1\r\n"...)
+			dst = append(dst, "_\r\n"...)
 		}
 	}
 	return finish(dst, start, proto)
@@ -237,9 +235,7 @@ func appendBulk(dst []byte, s string) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// finish turns what was appended behind start into the client's protocol. Texts
-// hold no line breaks, so a line that starts with '%' or '~' and does not follow
-// a bulk header is the header of a map or set.
+// finish turns the RESP3 that was appended behind start into the client's protocol.
 func finish(dst []byte, start, proto int) []byte {
 	if proto >= 3 {
 		return dst
@@ -256,6 +252,8 @@ func finish(dst []byte, start, proto int) []byte {
 		case '~':
 			dst = append(dst, '*')
 			dst = append(dst, line[1:]...)
+		case '_':
+			dst = append(dst, "$-1\r\n"...)
 		case '$':
 			n, _ := strconv.Atoi(string(line[1 : len(line)-2]))
 			dst = append(dst, line...)

@@ -2,16 +2,18 @@ package command
 
 import "errors"
 
-// ErrPattern answers a SORT whose BY or GET pattern names keys of other slots.
+// ErrPattern is the answer to a SORT whose BY or GET pattern names keys of other slots.
 // Redis Cluster refuses all such patterns; here one with the hash tag of the
 // sorted key is served, since the keys it makes are all in that slot.
 var ErrPattern = errors.New("ERR BY and GET patterns of SORT must contain the hash tag of the sorted key")
 
 func init() {
 	for name, f := range map[string]func([][]byte, []int) ([]int, error){
-		"sort":    sortKeys,
-		"sort_ro": sortKeys,
-		"migrate": migrateKeys,
+		"sort":              sortKeys,
+		"sort_ro":           sortKeys,
+		"migrate":           migrateKeys,
+		"georadius":         func(args [][]byte, dst []int) ([]int, error) { return geoKeys(args, dst, 6) },
+		"georadiusbymember": func(args [][]byte, dst []int) ([]int, error) { return geoKeys(args, dst, 5) },
 	} {
 		lookupName([]byte(name)).special = f
 	}
@@ -40,6 +42,27 @@ func sortKeys(args [][]byte, dst []int) ([]int, error) {
 	}
 	if store > 0 {
 		dst = append(dst, store)
+	}
+	return dst, nil
+}
+
+// geoKeys finds the searched key and every STORE and STOREDIST destination among
+// the options, which start at position options. The key specs would look for the
+// keywords anywhere, and take a destination named "storedist" for one.
+func geoKeys(args [][]byte, dst []int, options int) ([]int, error) {
+	if len(args) < 2 {
+		return dst, ErrSyntax
+	}
+	dst = append(dst, 1)
+	for i := options; i < len(args); i++ {
+		switch a := args[i]; {
+		case equalFold(a, "count"):
+			i++
+		case equalFold(a, "store"), equalFold(a, "storedist"):
+			if i++; i < len(args) {
+				dst = append(dst, i)
+			}
+		}
 	}
 	return dst, nil
 }
