@@ -1,0 +1,156 @@
+// Package router decides which group answers for a slot.
+//
+// A Table is built from one topology and never changes. A loop runs one table
+// at a time, so all commands of a turn are routed by the same epoch. To change
+// routing, build a new Table and hand it to every loop.
+package router
+
+import (
+	"shardis/coordinator/topo"
+)
+
+// Group is one target of commands: the master of a group.
+type Group struct {
+	ID     string
+	Master string // host:port
+	Slots  int    // how many it owns
+}
+
+// Table is a compiled topology.
+type Table struct {
+	Epoch     topo.Epoch
+	Databases int
+	HoldID    string  // hold in force, "" without one
+	Groups    []Group // in the topology's order; an Owner is an index of it
+
+	scheme topo.Scheme
+	slots  []entry // by slot
+}
+
+type entry struct {
+	owner int16 // index of Groups, none if unassigned
+	held  bool
+}
+
+const none = -1
+
+// Build compiles a topology.
+func Build(t *topo.Topology) *Table {
+	table := &Table{
+		Epoch:     t.Epoch,
+		Databases: t.Databases,
+		scheme:    t.Scheme,
+		slots:     make([]entry, t.Scheme.Slots()),
+		Groups:    make([]Group, len(t.Groups)),
+	}
+	index := make(map[string]int16, len(t.Groups))
+	for i := range t.Groups {
+		g := &t.Groups[i]
+		table.Groups[i] = Group{ID: g.ID, Master: g.Master()}
+		index[g.ID] = int16(i)
+	}
+	for i := range table.slots {
+		table.slots[i].owner = none
+	}
+	for _, run := range t.Slots {
+		owner, ok := index[run.Group]
+		if !ok {
+			continue
+		}
+		for s := int(run.First); s <= int(run.Last); s++ {
+			table.slots[s].owner = owner
+		}
+		table.Groups[owner].Slots += int(run.Last) - int(run.First) + 1
+	}
+	if t.Hold != nil {
+		table.HoldID = t.Hold.ID
+		for _, r := range t.Hold.Slots {
+			for s := int(r.First); s <= int(r.Last); s++ {
+				table.slots[s].held = true
+			}
+		}
+	}
+	return table
+}
+
+// Refusal is why a command has no route now. The zero value is "none".
+type Refusal uint8
+
+const (
+	OK         Refusal = iota
+	Unassigned         // no group owns the slot
+	Held               // a hand-over is under way: wait for the next table
+)
+
+// Slot is the slot of a key.
+func (t *Table) Slot(key []byte) topo.Slot { return t.scheme.SlotOf(key) }
+
+// Slots is the number of slots of the scheme.
+func (t *Table) Slots() int { return len(t.slots) }
+
+// Route gives the group, an index of Groups, that answers for slot now. With
+// the refusal Held the group is the owner so far; with Unassigned it is -1.
+func (t *Table) Route(slot topo.Slot) (group int, refusal Refusal) {
+	e := t.slots[slot]
+	if e.held {
+		return int(e.owner), Held
+	}
+	if e.owner == none {
+		return none, Unassigned
+	}
+	return int(e.owner), OK
+}
+
+// Owner is the group, an index of Groups, that owns slot, -1 if none does.
+func (t *Table) Owner(slot topo.Slot) int { return int(t.slots[slot].owner) }
+
+// Held reports whether commands for slot must wait.
+func (t *Table) Held(slot topo.Slot) bool { return t.slots[slot].held }
+
+// mastersOf lists the masters that own, in t, the slots that held holds.
+func (t *Table) mastersOf(held *Table) []string {
+	seen := make([]bool, len(t.Groups))
+	var masters []string
+	for s, e := range t.slots {
+		if s < len(held.slots) && held.slots[s].held && e.owner != none && !seen[e.owner] {
+			seen[e.owner] = true
+			masters = append(masters, t.Groups[e.owner].Master)
+		}
+	}
+	return masters
+}
+
+// DrainNodes lists the nodes that may still work on commands for the slots
+// that t holds: their owners in t and in the table run before, nil if none.
+func (t *Table) DrainNodes(before *Table) []string {
+	if t.HoldID == "" {
+		return nil
+	}
+	nodes := t.mastersOf(t)
+	if before != nil {
+		nodes = append(nodes, before.mastersOf(t)...)
+	}
+	return nodes
+}
+
+// Anchor is the group that answers commands without a key, such as scripts
+// that name none: the owner of the lowest assigned slot. ok is false while no
+// slot is assigned.
+func (t *Table) Anchor() (slot topo.Slot, ok bool) {
+	for s, e := range t.slots {
+		if e.owner != none {
+			return topo.Slot(s), true
+		}
+	}
+	return 0, false
+}
+
+// GroupByID finds a group, -1 if there is none of that id.
+func (t *Table) GroupByID(id string) int {
+	for i := range t.Groups {
+		if t.Groups[i].ID == id {
+			return i
+		}
+	}
+	return none
+}
