@@ -8,6 +8,7 @@ const (
 
 	PrefixProxies     = "proxies/"     // <id> → topo.ProxyRecord, under the proxy's lease
 	PrefixCredentials = "credentials/" // <id> → topo.Credential
+	PrefixEvicted     = "evicted/"     // <proxy id>/<incarnation> → topo.Evicted, for ever
 	PrefixOperations  = "operations/"  // <id> → topo.Operation
 	PrefixControls    = "controls/"    // <operation id> → topo.Control
 	PrefixPlans       = "plans/"       // <id> → topo.Plan, under a lease of 1 h

@@ -118,6 +118,7 @@ type Operation struct {
 	Plan       string         `json:"plan,omitempty"`
 	Request    *GroupRequest  `json:"request,omitempty"`
 	State      OperationState `json:"state"`
+	Step       string         `json:"step,omitempty"`   // what the leader is at, in operations on groups and nodes; stored before it is acted on
 	Reason     string         `json:"reason,omitempty"` // why it failed, is paused or stalls
 	Moves      []MoveProgress `json:"moves,omitempty"`
 	Progress   Progress       `json:"progress"`

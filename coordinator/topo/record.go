@@ -46,6 +46,17 @@ type Credential struct {
 	PasswordHash string `json:"password_hash"` // SHA-256, lower-case hex, as ACL SETUSER #<hash> takes it
 }
 
+// Evicted remembers an incarnation that is never admitted again: the proxy
+// that still believes in it may hold an older topology than it once promised
+// to run.
+type Evicted struct {
+	Format      int       `json:"format"`
+	ID          string    `json:"id"`
+	Incarnation string    `json:"incarnation"`
+	Reason      string    `json:"reason"`
+	At          time.Time `json:"at"`
+}
+
 // Secret is how to log in to the nodes of a group as an administrator. The API
 // never reads it back to people.
 type Secret struct {
