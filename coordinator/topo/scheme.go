@@ -44,17 +44,18 @@ func (s Scheme) All() SlotSet { return SlotSet{{0, Slot(s.Slots() - 1)}} }
 // SlotOf gives the slot of a key. It does not allocate.
 func (s Scheme) SlotOf(key []byte) Slot {
 	if s == CRC32 {
-		tag, tagged := hashTag(key)
-		if !tagged {
-			tag = key
-		}
-		return Slot(crc32.ChecksumIEEE(tag) % 1024)
+		return Slot(crc32.ChecksumIEEE(s.Tag(key)) % 1024)
 	}
+	return Slot(crc16(s.Tag(key)) % maxSlots)
+}
+
+// Tag is the part of a key that is hashed: its hash tag or all of it.
+func (s Scheme) Tag(key []byte) []byte {
 	tag, tagged := hashTag(key)
-	if !tagged || len(tag) == 0 {
-		tag = key
+	if !tagged || (len(tag) == 0 && s != CRC32) {
+		return key
 	}
-	return Slot(crc16(tag) % maxSlots)
+	return tag
 }
 
 // hashTag is the part between the first '{' and the next '}' after it.
