@@ -1,0 +1,289 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"shardis/coordinator/topo"
+)
+
+// Config is everything an operator can set. Its YAML keys are the mapstructure
+// tags; WriteDefault prints them all with their meaning, unit and default.
+// Durations are written as 500ms, 10s or 1h; sizes are bytes.
+type Config struct {
+	Cluster   string   `mapstructure:"cluster"`
+	ID        string   `mapstructure:"id"`
+	StateDir  string   `mapstructure:"state_dir"`
+	Zone      string   `mapstructure:"zone"`
+	Listen    []string `mapstructure:"listen"`
+	Advertise string   `mapstructure:"advertise"`
+	Loops     int      `mapstructure:"loops"`
+
+	Password     string `mapstructure:"password"`
+	PasswordFile string `mapstructure:"password_file"`
+	AllowOpen    bool   `mapstructure:"allow_open"`
+
+	Etcd     EtcdConfig    `mapstructure:"etcd"`
+	Admin    AdminConfig   `mapstructure:"admin"`
+	Limits   LimitConfig   `mapstructure:"limits"`
+	Timeouts TimeoutConfig `mapstructure:"timeouts"`
+	Drain    DrainConfig   `mapstructure:"drain"`
+	SlowLog  SlowLogConfig `mapstructure:"slow_log"`
+
+	// Version is stamped by the build; it is not a setting.
+	Version string `mapstructure:"-"`
+}
+
+// EtcdConfig says how to reach etcd.
+type EtcdConfig struct {
+	Endpoints    []string `mapstructure:"endpoints"`
+	Username     string   `mapstructure:"username"`
+	PasswordFile string   `mapstructure:"password_file"`
+	CAFile       string   `mapstructure:"ca_file"`
+	CertFile     string   `mapstructure:"cert_file"`
+	KeyFile      string   `mapstructure:"key_file"`
+}
+
+// AdminConfig is the port for health, metrics and read-only views.
+type AdminConfig struct {
+	Listen    string `mapstructure:"listen"`
+	Advertise string `mapstructure:"advertise"`
+}
+
+// LimitConfig bounds what clients may use.
+type LimitConfig struct {
+	MaxClients       int   `mapstructure:"max_clients"`
+	MaxBulkBytes     int64 `mapstructure:"max_bulk_bytes"`
+	MaxArguments     int   `mapstructure:"max_arguments"`
+	MaxPipeline      int   `mapstructure:"max_pipeline"`
+	OutputSoftBytes  int64 `mapstructure:"output_soft_bytes"`
+	OutputHardBytes  int64 `mapstructure:"output_hard_bytes"`
+	BufferTotalBytes int64 `mapstructure:"buffer_total_bytes"`
+}
+
+// TimeoutConfig bounds what commands and connections may wait.
+type TimeoutConfig struct {
+	Hold        time.Duration `mapstructure:"hold"`
+	BackendWait time.Duration `mapstructure:"backend_wait"`
+	Command     time.Duration `mapstructure:"command"`
+	Connect     time.Duration `mapstructure:"connect"`
+	Idle        time.Duration `mapstructure:"idle"`
+	KeepAlive   time.Duration `mapstructure:"keep_alive"`
+}
+
+// DrainConfig is how the proxy leaves.
+type DrainConfig struct {
+	Delay   time.Duration `mapstructure:"delay"`
+	Timeout time.Duration `mapstructure:"timeout"`
+}
+
+// SlowLogConfig is what SLOWLOG keeps.
+type SlowLogConfig struct {
+	SlowerThan time.Duration `mapstructure:"slower_than"`
+	Entries    int           `mapstructure:"entries"`
+}
+
+// Default is the configuration that WriteDefault prints.
+func Default() Config {
+	return Config{
+		StateDir: "/var/lib/shardis/proxy",
+		Listen:   []string{"127.0.0.1:6379"},
+		Etcd:     EtcdConfig{Endpoints: []string{"127.0.0.1:2379"}},
+		Admin:    AdminConfig{Listen: "127.0.0.1:0"},
+		Limits: LimitConfig{
+			MaxClients:       10_000,
+			MaxBulkBytes:     512 << 20,
+			MaxArguments:     1 << 20,
+			MaxPipeline:      10_000,
+			OutputSoftBytes:  1 << 20,
+			OutputHardBytes:  256 << 20,
+			BufferTotalBytes: 1 << 30,
+		},
+		Timeouts: TimeoutConfig{
+			Hold:        10 * time.Second,
+			BackendWait: time.Second,
+			Command:     30 * time.Second,
+			Connect:     2 * time.Second,
+			KeepAlive:   300 * time.Second,
+		},
+		Drain:   DrainConfig{Timeout: 20 * time.Second},
+		SlowLog: SlowLogConfig{SlowerThan: 10 * time.Millisecond, Entries: 128},
+	}
+}
+
+// loops is the number of event loops meant by the setting; 0 is one for each
+// CPU the process may use, which the Go runtime knows from its cgroup.
+func (c *Config) loops() int {
+	if c.Loops > 0 {
+		return c.Loops
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// Validate finds every setting that can not work. Each problem names its key
+// and says what to do.
+func (c *Config) Validate() error {
+	return errors.Join(
+		c.validateIdentity(),
+		c.validateAddresses(),
+		c.validateSecrets(),
+		c.validateLimits(),
+		c.validateTimeouts(),
+	)
+}
+
+func (c *Config) validateIdentity() error {
+	var problems []error
+	if c.Cluster == "" || strings.ContainsAny(c.Cluster, "/ ") {
+		problems = append(problems, fmt.Errorf("cluster: %q is not a cluster's name: set it to the name given to `shardis init`", c.Cluster))
+	}
+	if c.ID != "" {
+		if err := topo.CheckID(c.ID); err != nil {
+			problems = append(problems, fmt.Errorf("id: %w, or leave it empty to have one made", err))
+		}
+	}
+	if c.StateDir == "" {
+		problems = append(problems, errors.New("state_dir: is empty: name a folder that this proxy alone may use, for example /var/lib/shardis/proxy"))
+	}
+	if len(c.Etcd.Endpoints) == 0 {
+		problems = append(problems, errors.New("etcd.endpoints: is empty: give at least one address of etcd, for example 127.0.0.1:2379"))
+	}
+	if c.Loops < 0 || c.Loops > 1024 {
+		problems = append(problems, fmt.Errorf("loops: %d is not between 0 and 1024: use 0 for one per CPU", c.Loops))
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Config) validateAddresses() error {
+	var problems []error
+	if len(c.Listen) == 0 {
+		problems = append(problems, errors.New("listen: is empty: give at least one address for clients, for example 127.0.0.1:6379"))
+	}
+	for _, addr := range c.Listen {
+		if err := checkListen(addr); err != nil {
+			problems = append(problems, fmt.Errorf("listen: %w", err))
+		}
+	}
+	if err := checkListen(c.Admin.Listen); err != nil {
+		problems = append(problems, fmt.Errorf("admin.listen: %w", err))
+	}
+	for _, told := range []struct{ key, addr string }{{"advertise", c.Advertise}, {"admin.advertise", c.Admin.Advertise}} {
+		if told.addr == "" {
+			continue
+		}
+		if err := topo.CheckAddr(told.addr); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w: write what others connect to, or leave it empty to use the listening address", told.key, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Config) validateSecrets() error {
+	var problems []error
+	if c.Password != "" && c.PasswordFile != "" {
+		problems = append(problems, errors.New("password_file: password is set too: keep one of the two"))
+	}
+	if c.Password == "" && c.PasswordFile == "" && !c.AllowOpen {
+		for _, addr := range c.Listen {
+			if checkListen(addr) == nil && !isLoopback(addr) {
+				problems = append(problems, fmt.Errorf("listen: %s can be reached from other machines and no client password is set: "+
+					"set password_file (or password), or listen on 127.0.0.1 only, or set allow_open: true if everybody who can connect may read and write", addr))
+			}
+		}
+	}
+	if (c.Etcd.CertFile == "") != (c.Etcd.KeyFile == "") {
+		problems = append(problems, errors.New("etcd.cert_file: a client certificate needs both etcd.cert_file and etcd.key_file: set both or none"))
+	}
+	if c.Etcd.Username != "" && c.Etcd.PasswordFile == "" {
+		problems = append(problems, errors.New("etcd.password_file: etcd.username is set: name the file that holds its password"))
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Config) validateLimits() error {
+	l := c.Limits
+	var problems []error
+	for _, limit := range []struct {
+		key        string
+		value, min int64
+	}{
+		{"limits.max_clients", int64(l.MaxClients), 1},
+		{"limits.max_bulk_bytes", l.MaxBulkBytes, 16 << 10},
+		{"limits.max_arguments", int64(l.MaxArguments), 16},
+		{"limits.max_pipeline", int64(l.MaxPipeline), 1},
+		{"limits.output_soft_bytes", l.OutputSoftBytes, 16 << 10},
+		{"limits.output_hard_bytes", l.OutputHardBytes, 1 << 20},
+		{"limits.buffer_total_bytes", l.BufferTotalBytes, 16 << 20},
+		{"slow_log.entries", int64(c.SlowLog.Entries), 0},
+	} {
+		if limit.value < limit.min {
+			problems = append(problems, fmt.Errorf("%s: %d is too small: use at least %d", limit.key, limit.value, limit.min))
+		}
+	}
+	if l.OutputHardBytes < l.OutputSoftBytes {
+		problems = append(problems, fmt.Errorf("limits.output_hard_bytes: %d is below limits.output_soft_bytes (%d): reading a client stops at the soft limit, "+
+			"closing it needs a higher one", l.OutputHardBytes, l.OutputSoftBytes))
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Config) validateTimeouts() error {
+	var problems []error
+	for _, timeout := range []struct {
+		key        string
+		value, min time.Duration
+		zero       bool // 0 is allowed and means off
+	}{
+		{"timeouts.hold", c.Timeouts.Hold, time.Second, false},
+		{"timeouts.backend_wait", c.Timeouts.BackendWait, 10 * time.Millisecond, false},
+		{"timeouts.command", c.Timeouts.Command, 10 * time.Millisecond, true},
+		{"timeouts.connect", c.Timeouts.Connect, 10 * time.Millisecond, false},
+		{"timeouts.idle", c.Timeouts.Idle, time.Second, true},
+		{"timeouts.keep_alive", c.Timeouts.KeepAlive, time.Second, true},
+		{"drain.delay", c.Drain.Delay, 0, true},
+		{"drain.timeout", c.Drain.Timeout, 0, true},
+		{"slow_log.slower_than", c.SlowLog.SlowerThan, 0, true},
+	} {
+		if timeout.zero && timeout.value == 0 || timeout.value >= timeout.min {
+			continue
+		}
+		off := ""
+		if timeout.zero {
+			off = ", or 0 for none"
+		}
+		problems = append(problems, fmt.Errorf("%s: %s is too short: use at least %s%s", timeout.key, timeout.value, timeout.min, off))
+	}
+	return errors.Join(problems...)
+}
+
+// checkListen says whether addr can be listened on: host:port, where the host
+// may be empty (all interfaces) and port 0 asks for a free one.
+func checkListen(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%q is not an address of the form host:port: write for example 127.0.0.1:6379", addr)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("%q has no port of 0-65535: write for example 127.0.0.1:6379", addr)
+	}
+	return nil
+}
+
+// isLoopback reports whether only this machine can connect to addr. A name
+// other than localhost counts as reachable: what it resolves to can change.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

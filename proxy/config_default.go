@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"io"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// The commented configuration file is also its documentation. Values come from
+// Default, so that the two can not differ; a test reads the file back and
+// compares.
+const defaultText = `# Configuration of a Shardis proxy. Every key with its default.
+# Precedence: flag, then environment (SHARDIS_ETCD_ENDPOINTS, SHARDIS_LIMITS_MAX_CLIENTS, …), then this file, then these defaults.
+# Durations: 500ms, 10s, 1h. Sizes: bytes. An unknown key is an error.
+
+# Name of the cluster to serve, as given to "shardis init". Required.
+cluster: {{str .Cluster}}
+
+# Name of this proxy within the cluster: 1 to 40 lower-case letters, digits and inner hyphens.
+# Empty: one is made at the first start and kept in state_dir.
+id: {{str .ID}}
+
+# Folder of this proxy alone (mode 0700): its identity, the password it logs in to the nodes with, and the last
+# topology, from which it starts while etcd is away.
+state_dir: {{str .StateDir}}
+
+# Availability zone, for information.
+zone: {{str .Zone}}
+
+# Where clients connect. Beyond loopback a client password is required, or allow_open. Port 0: a free one.
+listen: {{list .Listen}}
+
+# What others are told to connect to, host:port. Empty: the first listening address.
+advertise: {{str .Advertise}}
+
+# Event loops, each with a thread. 0: one for each CPU that the process may use.
+loops: {{.Loops}}
+
+# Password that clients must give (AUTH, HELLO … AUTH). Better in a file that only this user can read.
+password: {{str .Password}}
+password_file: {{str .PasswordFile}}
+
+# Listen beyond loopback without a client password: everybody who can connect may read and write.
+allow_open: {{.AllowOpen}}
+
+etcd:
+  # Addresses of etcd, host:port or URL.
+  endpoints: {{list .Etcd.Endpoints}}
+  # Login and TLS, when etcd asks for them.
+  username: {{str .Etcd.Username}}
+  password_file: {{str .Etcd.PasswordFile}}
+  ca_file: {{str .Etcd.CAFile}}
+  cert_file: {{str .Etcd.CertFile}}
+  key_file: {{str .Etcd.KeyFile}}
+
+admin:
+  # Health, metrics, profiles and read-only views, without a login: keep it on loopback or a network for operators.
+  # Port 0: a free one, which the dashboard learns from etcd.
+  listen: {{str .Admin.Listen}}
+  # What the dashboard connects to, host:port. Empty: the listening address.
+  advertise: {{str .Admin.Advertise}}
+
+limits:
+  # Clients connected at a time; more are refused with Redis's error.
+  max_clients: {{.Limits.MaxClients}}
+  # One argument of a command, and arguments of one command.
+  max_bulk_bytes: {{.Limits.MaxBulkBytes}}
+  max_arguments: {{.Limits.MaxArguments}}
+  # Commands of one client under way; past it the client is read again once replies went out.
+  max_pipeline: {{.Limits.MaxPipeline}}
+  # Replies waiting for one client: past soft it is not read, past hard it is closed.
+  output_soft_bytes: {{.Limits.OutputSoftBytes}}
+  output_hard_bytes: {{.Limits.OutputHardBytes}}
+  # All buffers together; past it no client is read until they shrank.
+  buffer_total_bytes: {{.Limits.BufferTotalBytes}}
+
+timeouts:
+  # Longest wait of a command for slots that are being handed over, then TRYAGAIN.
+  hold: {{dur .Timeouts.Hold}}
+  # Longest wait of a command for a connection to a node, then CLUSTERDOWN.
+  backend_wait: {{dur .Timeouts.BackendWait}}
+  # Longest wait for a node's reply; past it the connection is replaced. 0: no limit.
+  command: {{dur .Timeouts.Command}}
+  # Longest wait for a connection to a node to be made.
+  connect: {{dur .Timeouts.Connect}}
+  # Clients idle for longer are closed. 0: never.
+  idle: {{dur .Timeouts.Idle}}
+  # TCP keepalive of clients. 0: off.
+  keep_alive: {{dur .Timeouts.KeepAlive}}
+
+drain:
+  # On SIGTERM: unready for this long first, so that load balancers send no new clients.
+  delay: {{dur .Drain.Delay}}
+  # Then at most this long for commands under way.
+  timeout: {{dur .Drain.Timeout}}
+
+slow_log:
+  # Commands that took longer are kept for SLOWLOG GET. 0: none.
+  slower_than: {{dur .SlowLog.SlowerThan}}
+  entries: {{.SlowLog.Entries}}
+`
+
+var defaultTemplate = template.Must(template.New("config").Funcs(template.FuncMap{
+	"str": strconv.Quote,
+	"list": func(items []string) string {
+		quoted := make([]string, len(items))
+		for i, item := range items {
+			quoted[i] = strconv.Quote(item)
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	},
+	"dur": func(d time.Duration) string {
+		if d == 0 {
+			return "0s"
+		}
+		return d.String()
+	},
+}).Parse(defaultText))
+
+// WriteDefault prints the default configuration as commented YAML.
+func WriteDefault(w io.Writer) error { return defaultTemplate.Execute(w, Default()) }
