@@ -21,6 +21,8 @@ package command
 // Command is one command or, named "container|sub", one sub-command. All of them
 // live in one static table and are never changed after start: keep pointers freely.
 type Command struct {
+	word uint64 // the name as packed by lookup.go if it is of 1–8 letters, else 0
+
 	ID    uint16 // row in the table, dense from 1; index of per-command counters
 	Arity int    // number of arguments, name included; negative: at least that many
 	Name  string // lower case, as in Redis: "get", "client|info"

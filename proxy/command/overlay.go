@@ -101,6 +101,7 @@ func init() {
 		}
 		c.Class, c.Merge, c.Step = r.class, r.merge, r.step
 		c.KeyPos = c.onlyKey()
+		c.word = onlyLetters(c.Name)
 	}
 }
 
