@@ -88,6 +88,7 @@ func Open(ctx context.Context, addr string, secret topo.Secret, opts ...Option) 
 	client := redis.NewClient(&redis.Options{
 		Addr:                     addr,
 		Dialer:                   conn.once,
+		Limiter:                  conn,
 		Protocol:                 2,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -239,21 +240,30 @@ func broken(ctx context.Context, addr string, err error) error {
 }
 
 // watched is the one connection of an Admin. It is handed out once and
-// remembers that it was closed.
+// remembers that it was closed; from then on it lets no command through.
 type watched struct {
 	net.Conn
-	taken, closed atomic.Bool
+	closed atomic.Bool
 }
 
-var errBroken = errors.New("the connection broke earlier")
+var (
+	errBroken = errors.New("the connection broke earlier")
 
-func (w *watched) once(context.Context, string, string) (net.Conn, error) {
-	if w.taken.Swap(true) || w.closed.Load() {
-		w.closed.Store(true)
-		return nil, errBroken
+	_ redis.Limiter = (*watched)(nil)
+)
+
+func (w *watched) once(context.Context, string, string) (net.Conn, error) { return w, w.Allow() }
+
+// Allow implements redis.Limiter, asked before a connection is chosen or made.
+func (w *watched) Allow() error {
+	if w.closed.Load() {
+		return errBroken
 	}
-	return w, nil
+	return nil
 }
+
+// ReportResult implements redis.Limiter.
+func (w *watched) ReportResult(error) {}
 
 func (w *watched) Close() error {
 	w.closed.Store(true)

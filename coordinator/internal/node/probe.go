@@ -144,16 +144,13 @@ func (r *Report) version(info Info) {
 func atLeast(version, least string) bool {
 	have, want := strings.Split(version, "."), strings.Split(least, ".")
 	for i, w := range want {
-		if i >= len(have) {
-			return false
+		h, err := 0, error(nil)
+		if i < len(have) {
+			h, err = strconv.Atoi(have[i])
 		}
-		h, err := strconv.Atoi(have[i])
 		n, _ := strconv.Atoi(w)
-		if err != nil || h < n {
-			return false
-		}
-		if h > n {
-			return true
+		if err != nil || h != n {
+			return err == nil && h > n
 		}
 	}
 	return true
