@@ -1,0 +1,347 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"shardis/coordinator/internal/node"
+	"shardis/coordinator/store"
+	"shardis/coordinator/topo"
+)
+
+// Users of nodes are reconciled, not commanded: which a node should have
+// follows from the newest topology, and one worker a node compares that with
+// ACL USERS, whenever it changes and every half second, because a restart or an
+// ACL LOAD drops users without telling. As one worker does all changes of a
+// node, and reads what is wanted at the start of each pass, an older wish never
+// follows a newer one.
+
+// worker keeps the users of one node. Its fields are guarded by Manager.mu.
+type worker struct {
+	addr        string
+	role        topo.Role // intended; "" for a prepared node, which is not in the topology yet
+	wake        chan struct{}
+	stop        context.CancelFunc
+	confirmed   int64 // usersSeq the node is known to agree with; 0 = it owes
+	unreachable bool  // the last pass could not reach it
+	reason      string
+}
+
+// settled reports whether the node's users are as wanted. mu is held.
+func (m *Manager) settled(w *worker) bool { return w != nil && w.confirmed == m.usersSeq }
+
+// settledWithinReach reports whether that is so for every node that can be
+// reached. Those that can not get what they owe when they are back, and until
+// then take part in no hold. mu is held.
+func (m *Manager) settledWithinReach() bool {
+	for _, addr := range m.wantedNodes() {
+		w := m.workers[addr]
+		if w == nil || (!w.unreachable && !m.settled(w)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Settled reports whether the users of the node at addr are as wanted: only
+// then it may take part in a copy, a hold or a promotion.
+func (m *Manager) Settled(addr string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.settled(m.workers[addr])
+}
+
+// wantedNodes lists the nodes that are to have users. mu is held.
+func (m *Manager) wantedNodes() []string {
+	var addrs []string
+	for _, g := range m.topology.Groups {
+		for _, n := range g.Nodes {
+			addrs = append(addrs, n.Addr)
+		}
+	}
+	for addr := range m.prepared {
+		if !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
+}
+
+// Prepare gives nodes that are to join their users, and returns when they have
+// them. Until Forget, or until they are in the topology, they are kept so.
+func (m *Manager) Prepare(ctx context.Context, addrs ...string) error {
+	m.mu.Lock()
+	for _, addr := range addrs {
+		m.prepared[addr]++
+	}
+	m.poke()
+	m.mu.Unlock()
+	err := m.wait(ctx, func() bool {
+		return !slices.ContainsFunc(addrs, func(a string) bool { return !m.settled(m.workers[a]) })
+	})
+	if err == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, addr := range addrs {
+		if w := m.workers[addr]; w != nil && !m.settled(w) {
+			return fmt.Errorf("give node %s its users: %w: %s", addr, err, w.reason)
+		}
+	}
+	return fmt.Errorf("give nodes their users: %w", err)
+}
+
+// Forget ends what Prepare began. Nodes in the topology keep their users.
+func (m *Manager) Forget(addrs ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, addr := range addrs {
+		if m.prepared[addr]--; m.prepared[addr] <= 0 {
+			delete(m.prepared, addr)
+		}
+	}
+	m.poke()
+}
+
+// tendNodes keeps one worker running for each node.
+func (m *Manager) tendNodes(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	var seen int64 = -1
+	var prepared string
+	for {
+		err := m.wait(ctx, func() bool { return m.rev != seen || prepared != fmt.Sprint(m.prepared) })
+		if err != nil {
+			return
+		}
+		m.mu.Lock()
+		seen, prepared = m.rev, fmt.Sprint(m.prepared)
+		wanted := m.wantedNodes()
+		for addr, w := range m.workers {
+			if !slices.Contains(wanted, addr) {
+				w.stop()
+				delete(m.workers, addr)
+			}
+		}
+		for _, addr := range wanted {
+			if m.workers[addr] != nil {
+				m.workers[addr].role = m.roleOf(addr)
+				continue
+			}
+			workCtx, stop := context.WithCancel(ctx)
+			w := &worker{addr: addr, role: m.roleOf(addr), wake: make(chan struct{}, 1), stop: stop}
+			m.workers[addr] = w
+			running.Go(func() {
+				defer stop()
+				m.tend(workCtx, w)
+			})
+		}
+		m.pokeWorkers()
+		m.mu.Unlock()
+	}
+}
+
+// roleOf is the role the topology intends for a node. mu is held.
+func (m *Manager) roleOf(addr string) topo.Role {
+	if g := m.topology.GroupOfNode(addr); g != nil {
+		for _, n := range g.Nodes {
+			if n.Addr == addr {
+				return n.Role
+			}
+		}
+	}
+	return ""
+}
+
+// usersChanged notes that nodes are to have other users. mu is held.
+func (m *Manager) usersChanged() {
+	m.usersSeq++
+	m.pokeWorkers()
+	m.poke()
+}
+
+// pokeWorkers has all workers look again now. mu is held.
+func (m *Manager) pokeWorkers() {
+	for _, w := range m.workers {
+		w.poke()
+	}
+}
+
+// pokeNodes has some workers look again now, and counts their nodes as owing
+// until they did.
+func (m *Manager) pokeNodes(nodes []topo.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range nodes {
+		if w := m.workers[n.Addr]; w != nil {
+			w.confirmed = 0
+			w.poke()
+		}
+	}
+}
+
+func (w *worker) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tend makes one pass after the other until ctx ends.
+func (m *Manager) tend(ctx context.Context, w *worker) {
+	tick := time.NewTicker(m.timing.reconcile)
+	defer tick.Stop()
+	var last *node.Admin // the connection of the last pass; another one means: look closely
+	for {
+		var err error
+		last, err = m.reconcile(ctx, w, last)
+		if ctx.Err() != nil {
+			return
+		}
+		m.note(w, err)
+		select {
+		case <-w.wake:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// note keeps how the last pass went, and logs when that changes.
+func (m *Manager) note(w *worker, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		if w.reason != "" {
+			m.log.Info("node has its users again", "node", w.addr)
+		}
+		w.unreachable, w.reason = false, ""
+		m.poke()
+		return
+	}
+	reason := "refused"
+	w.unreachable = errors.Is(err, node.ErrUnreachable)
+	if w.unreachable {
+		reason = "unreachable"
+	}
+	if w.reason == "" {
+		m.log.Warn("node owes a reconcile of its users", "node", w.addr, "reason", reason, "err", err)
+	}
+	w.confirmed, w.reason = 0, err.Error()
+	m.poke()
+}
+
+// reconcile makes the users of a node as wanted, once.
+func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*node.Admin, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.timing.node)
+	defer cancel()
+	m.mu.Lock()
+	wanted, seq, role := m.wantedUsers(), m.usersSeq, w.role
+	m.mu.Unlock()
+
+	admin, err := m.pool.Get(ctx, w.addr)
+	if err != nil {
+		if errors.Is(err, store.ErrNotLeader) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	users, err := admin.Users(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var surplus []string
+	for _, user := range users {
+		if _, ok := wanted[user]; !ok && isProxyUser(user) {
+			surplus = append(surplus, user)
+		}
+	}
+	if _, err := admin.DeleteUser(ctx, surplus...); err != nil {
+		return nil, err
+	}
+	var lacking []string
+	for user, hash := range wanted {
+		// On a new connection all are made anew: whatever happened meanwhile,
+		// also their rules and passwords are right then.
+		if hash != "" && (admin != last || !slices.Contains(users, user)) {
+			lacking = append(lacking, user)
+		}
+	}
+	if len(lacking) > 0 {
+		if err := identify(ctx, admin, role); err != nil {
+			return nil, err
+		}
+	}
+	for _, user := range lacking {
+		if err := admin.SetUser(ctx, user, wanted[user], node.ProxyRules...); err != nil {
+			return nil, err
+		}
+	}
+	if len(surplus)+len(lacking) > 0 {
+		m.log.Debug("users of node reconciled", "node", w.addr, "made", len(lacking), "removed", surplus)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w.confirmed = seq
+	m.poke()
+	return admin, nil
+}
+
+// identify makes sure that a node is what the topology takes it for, before
+// anybody is let in. One that restarted as a master while it is meant to be a
+// replica holds nothing, or something else.
+func identify(ctx context.Context, admin *node.Admin, intended topo.Role) error {
+	if intended == "" {
+		return nil
+	}
+	role, err := admin.Role(ctx)
+	if err != nil {
+		return err
+	}
+	if role.Role != intended {
+		return fmt.Errorf("node %s is a %s, not the %s it is meant to be: nobody new is let in", admin.Addr(), role.Role, intended)
+	}
+	return nil
+}
+
+// wantedUsers maps the users every node is to have to their password hashes;
+// "" where the hash is no more known: such a user is left as it is. mu is held.
+func (m *Manager) wantedUsers() map[string]string {
+	wanted := make(map[string]string, len(m.topology.Proxies)+len(m.admitting))
+	for _, p := range m.topology.Proxies {
+		if p.State != topo.Admitted {
+			continue
+		}
+		user := topo.ProxyUser(p.ID, p.Incarnation)
+		wanted[user] = ""
+		if c := m.credentials[p.ID]; c.Incarnation == p.Incarnation && hashPattern.MatchString(c.PasswordHash) {
+			wanted[user] = c.PasswordHash
+		}
+	}
+	for user, c := range m.admitting {
+		wanted[user] = c.PasswordHash
+	}
+	return wanted
+}
+
+// isProxyUser tells the users of proxies from those of leaders and movers, and
+// from those people made.
+func isProxyUser(user string) bool {
+	name, ours := strings.CutPrefix(user, node.UserPrefix)
+	if !ours {
+		return false
+	}
+	for _, word := range reserved {
+		if strings.HasPrefix(name, word+"-") {
+			return false
+		}
+	}
+	return true
+}
