@@ -63,6 +63,7 @@ func (i identity) passwordHash() string {
 // cache is the stored topology.
 type cache struct {
 	Format   int             `json:"format"`
+	Name     string          `json:"name"` // of the cluster
 	SavedAt  time.Time       `json:"saved_at"`
 	Topology json.RawMessage `json:"topology"`
 }
@@ -159,8 +160,8 @@ func (f *folder) renew(id string) (identity, error) {
 
 func (f *folder) saveIdentity(id identity) error { return f.write(identityFile, id) }
 
-// topology reads the cached topology, nil if there is none.
-func (f *folder) topology() (*topo.Topology, error) {
+// topology reads the cached topology of the named cluster, nil if there is none.
+func (f *folder) topology(cluster string) (*topo.Topology, error) {
 	path := filepath.Join(f.dir, topologyFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,6 +174,9 @@ func (f *folder) topology() (*topo.Topology, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, fmt.Errorf("read cached topology %s: %w: remove the file to start from etcd alone", path, err)
 	}
+	if c.Name != cluster {
+		return nil, fmt.Errorf("state folder %s belongs to cluster %q, not %q: set state_dir to another folder", f.dir, c.Name, cluster)
+	}
 	t, err := topo.DecodeTopology(c.Topology)
 	if err != nil {
 		return nil, fmt.Errorf("read cached topology %s: %w: remove the file to start from etcd alone", path, err)
@@ -182,12 +186,12 @@ func (f *folder) topology() (*topo.Topology, error) {
 
 // saveTopology stores t; when it returns nil the topology survives a crash of
 // the machine.
-func (f *folder) saveTopology(t *topo.Topology, now time.Time) error {
+func (f *folder) saveTopology(cluster string, t *topo.Topology, now time.Time) error {
 	data, err := t.Encode()
 	if err != nil {
 		return fmt.Errorf("encode topology: %w", err)
 	}
-	return f.write(topologyFile, cache{Format: topo.Format, SavedAt: now.UTC(), Topology: data})
+	return f.write(topologyFile, cache{Format: topo.Format, Name: cluster, SavedAt: now.UTC(), Topology: data})
 }
 
 // write replaces a file by value as JSON: written and synced beside it,

@@ -92,21 +92,24 @@ func TestIdentityIsKeptUntilItCanNotBe(t *testing.T) {
 
 func TestTopologyCache(t *testing.T) {
 	f := openTestFolder(t, filepath.Join(t.TempDir(), "s"))
-	if got, err := f.topology(); got != nil || err != nil {
+	if got, err := f.topology("main"); got != nil || err != nil {
 		t.Fatalf("empty folder: %v, %v", got, err)
 	}
 	want := testTopology(7)
-	if err := f.saveTopology(want, time.Unix(1, 0)); err != nil {
+	if err := f.saveTopology("main", want, time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.topology()
+	got, err := f.topology("main")
 	if err != nil || got.Epoch != 7 || len(got.Groups) != len(want.Groups) {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := f.topology("other"); err == nil || !strings.Contains(err.Error(), `belongs to cluster "main"`) {
+		t.Errorf("other cluster: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(f.dir, topologyFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.topology(); err == nil || !strings.Contains(err.Error(), "remove the file") {
+	if _, err := f.topology("main"); err == nil || !strings.Contains(err.Error(), "remove the file") {
 		t.Errorf("damaged: %v", err)
 	}
 }

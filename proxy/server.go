@@ -1,0 +1,266 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"shardis/coordinator/store"
+	"shardis/coordinator/topo"
+)
+
+// Server is one proxy.
+type Server struct {
+	cfg Config
+	log *slog.Logger
+
+	newEngine func(cfg Config, password string, id identity, log *slog.Logger) (engine, error)
+	started   func(*running) // tests look in when everything runs
+
+	idWait time.Duration
+}
+
+// running is a started server.
+type running struct {
+	*control
+	admin *admin
+}
+
+// New checks the configuration. It does no I/O: Run does.
+func New(cfg Config, log *slog.Logger) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Version == "" {
+		cfg.Version = "unknown"
+	}
+	return &Server{cfg: cfg, log: log.With("part", "proxy", "cluster", cfg.Cluster), newEngine: newEngine, idWait: 2 * leaseTTL}, nil
+}
+
+// Run serves until ctx ends, then drains: unready, no new clients, commands
+// under way answered, the record taken away. It returns nil after that, and
+// an error when the proxy can not start or can not go on.
+func (s *Server) Run(ctx context.Context) error {
+	folder, err := openFolder(s.cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	defer folder.close()
+	id, renewed, err := folder.identity(s.cfg.ID)
+	if err != nil {
+		return err
+	}
+	if renewed != "" {
+		s.log.Warn("taking a new incarnation", "reason", renewed, "to", id.user())
+	}
+	password, err := secret(s.cfg.Password, s.cfg.PasswordFile, "password_file")
+	if err != nil {
+		return err
+	}
+	engine, err := s.newEngine(s.cfg, password, id, s.log)
+	if err != nil {
+		return err
+	}
+	st, err := s.openStore()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = st.Close() }()
+	cached, err := s.recall(ctx, folder, st)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c := &control{
+		cfg: &s.cfg, log: s.log, folder: folder, engine: engine, store: st,
+		startedAt: time.Now().UTC().Round(0), wake: make(chan struct{}, 1), id: id,
+	}
+	admin, err := newAdmin(c)
+	if err != nil {
+		return err
+	}
+	if err := engine.Listen(); err != nil {
+		_ = admin.listener.Close()
+		return err
+	}
+	c.addr = reachable(s.cfg.Advertise, engine.Addrs()[0])
+	c.admin = reachable(s.cfg.Admin.Advertise, admin.addr())
+	return s.serve(ctx, &running{c, admin}, cached)
+}
+
+// serve runs all parts until ctx ends or one of them fails.
+func (s *Server) serve(ctx context.Context, r *running, cached *topo.Topology) error {
+	// The parts outlive ctx by the drain.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var parts sync.WaitGroup
+	failed := make(chan error, 8)
+	start := func(part func() error) {
+		parts.Go(func() {
+			if err := part(); err != nil {
+				failed <- err
+			}
+		})
+	}
+	loops, endLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLoops()
+
+	start(func() error { return r.engine.Run(loops) })
+	r.load(cached)
+	start(func() error { return r.admin.run(life) })
+	start(func() error { r.follow(life); return nil })
+	start(func() error { return (&registrar{control: r.control, wait: s.idWait}).run(life) })
+	start(func() error { r.inspect(life); return nil })
+	s.log.Info("listening", "client", r.addr, "admin", "http://"+r.control.admin, "id", r.id.ID)
+	if s.started != nil {
+		s.started(r)
+	}
+
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		err = s.drain(ctx, r, failed)
+	}
+	end()
+	endLoops()
+	parts.Wait()
+	return err
+}
+
+// drain ends the service in good order.
+func (s *Server) drain(ctx context.Context, r *running, failed <-chan error) error {
+	begun := time.Now()
+	r.mu.Lock()
+	r.draining = true
+	r.mu.Unlock()
+	r.poke()
+	s.log.Info("draining", "timeout", s.cfg.Drain.Timeout)
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(s.cfg.Drain.Delay):
+	}
+	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Drain.Timeout)
+	defer stop()
+	if err := r.engine.Drain(limit); err != nil {
+		s.log.Warn("clients were still busy when the drain ended", "err", err)
+	}
+	s.log.Info("stopped", "took", time.Since(begun))
+	return nil
+}
+
+// recall gives the topology to start from. Without one, or when etcd answers,
+// the cluster must exist in etcd; a proxy that ran before also starts while
+// etcd is away.
+func (s *Server) recall(ctx context.Context, folder *folder, st *store.Store) (*topo.Topology, error) {
+	cached, err := folder.topology(s.cfg.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	patience := 5 * time.Second
+	if cached != nil {
+		patience = time.Second
+	}
+	call, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	meta, _, err := store.Load[topo.Meta](call, st, store.KeyMeta)
+	at := strings.Join(s.cfg.Etcd.Endpoints, ", ")
+	switch {
+	case errors.Is(err, store.ErrNotFound) && cached == nil:
+		return nil, fmt.Errorf("cluster %q does not exist in etcd at %s: create it with `shardis init`, or correct cluster or etcd.endpoints", s.cfg.Cluster, at)
+	case errors.Is(err, store.ErrNotFound):
+		s.log.Error("the cluster is unknown in etcd, serving the last topology: was etcd emptied, or is etcd.endpoints wrong?", "epoch", cached.Epoch)
+	case err != nil && cached == nil:
+		return nil, fmt.Errorf("etcd at %s does not answer (%w) and this proxy has no topology from an earlier run: start etcd, or correct etcd.endpoints", at, err)
+	case err != nil:
+		s.log.Warn("etcd does not answer, serving the last topology", "epoch", cached.Epoch, "err", err)
+	case cached != nil && cached.Cluster != meta.Cluster:
+		return nil, fmt.Errorf("state folder %s is of another cluster %q (%s) than the one in etcd at %s (%s): remove the folder if the cluster was created anew, "+
+			"or correct etcd.endpoints", folder.dir, s.cfg.Cluster, cached.Cluster, at, meta.Cluster)
+	}
+	return cached, nil
+}
+
+func (s *Server) openStore() (*store.Store, error) {
+	cfg := store.Config{Endpoints: s.cfg.Etcd.Endpoints, Cluster: s.cfg.Cluster, Username: s.cfg.Etcd.Username, Log: s.log}
+	var err error
+	if cfg.Password, err = secret("", s.cfg.Etcd.PasswordFile, "etcd.password_file"); err != nil {
+		return nil, err
+	}
+	if cfg.TLS, err = s.cfg.Etcd.tls(); err != nil {
+		return nil, err
+	}
+	return store.Open(cfg)
+}
+
+// tls gives the TLS settings for etcd, nil when none are set.
+func (e EtcdConfig) tls() (*tls.Config, error) {
+	if e.CAFile == "" && e.CertFile == "" {
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if e.CAFile != "" {
+		pem, err := os.ReadFile(e.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("etcd.ca_file: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("etcd.ca_file: %s holds no PEM certificate", e.CAFile)
+		}
+	}
+	if e.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(e.CertFile, e.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("etcd.cert_file: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{cert}
+	}
+	return cfg, nil
+}
+
+// secret gives value, or the first line of a file.
+func secret(value, file, key string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	if line = strings.TrimRight(line, "\r"); line == "" {
+		return "", fmt.Errorf("%s: the first line of %s is empty: write the password there", key, file)
+	}
+	return line, nil
+}
+
+// reachable is the address to tell others: the one configured, or the one
+// listened on, with an interface of this machine in place of "all of them".
+func reachable(advertise string, listening net.Addr) string {
+	if advertise != "" {
+		return advertise
+	}
+	tcp, ok := listening.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return listening.String()
+	}
+	addrs, _ := net.InterfaceAddrs()
+	for _, addr := range addrs {
+		if ip, ok := addr.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() && ip.IP.To4() != nil {
+			return (&net.TCPAddr{IP: ip.IP, Port: tcp.Port}).String()
+		}
+	}
+	return (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: tcp.Port}).String()
+}
