@@ -1,0 +1,45 @@
+package backend
+
+// entry is one request in a pipeline, from queueing to its reply.
+type entry struct {
+	receiver Receiver
+	at       int64  // when it was queued, nanoseconds on the loop's clock
+	size     uint32 // bytes of its command in the pipeline's buffer
+	part     uint16
+	tries    uint8 // times it was given to a connection that was lost
+	readOnly bool
+}
+
+// ring is a queue of entries, oldest first, in an array that doubles when full.
+// Invariant: 0 <= tail-head <= len(slots), and len(slots) is a power of two.
+type ring struct {
+	slots      []entry
+	head, tail uint64 // total taken and total put
+}
+
+func (r *ring) len() int { return int(r.tail - r.head) }
+
+func (r *ring) put(e entry) {
+	if r.len() == len(r.slots) {
+		r.grow()
+	}
+	r.slots[r.tail&uint64(len(r.slots)-1)] = e
+	r.tail++
+}
+
+// first returns the oldest entry; the ring must not be empty.
+func (r *ring) first() *entry { return &r.slots[r.head&uint64(len(r.slots)-1)] }
+
+// drop takes the oldest entry away.
+func (r *ring) drop() {
+	r.first().receiver = nil
+	r.head++
+}
+
+func (r *ring) grow() {
+	slots := make([]entry, max(16, 2*len(r.slots)))
+	for i := r.head; i < r.tail; i++ {
+		slots[i&uint64(len(slots)-1)] = r.slots[i&uint64(len(r.slots)-1)]
+	}
+	r.slots = slots
+}

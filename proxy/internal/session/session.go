@@ -1,0 +1,388 @@
+// Package session is one client of the proxy: it takes bytes as they arrive,
+// routes the commands in them, and puts the replies in order. It touches no
+// socket; the loop that owns it does.
+//
+//	socket ──► Received ──► framer ──► dispatch ─┬─ answered here ──────────┐
+//	                                             ├─ one part ──► pipeline   │
+//	                                             └─ parts ─────► pipelines  │
+//	                  head                tail        │                     │
+//	requests, in the   [ ]──►[ ]──►[ ]──►[ ]    ◄─────┴─────────────────────┘
+//	client's order      │ answered, and nothing before it waits
+//	socket ◄── out ◄────┘
+//
+// Every command is one Request; the exception is one that is answered at once
+// while nothing waits before it. A reply that comes while an earlier one is
+// missing is copied into its request and waits there. A plain command is a
+// request of one part.
+//
+// A session stops reading its client for one of the reasons below; then the
+// rest of its input waits in the inbox. A command for a held slot is not taken
+// out of the inbox at all, so order needs no thought: the session goes on with
+// it when the next table comes.
+//
+// To add a command that the proxy answers itself, see local.go; to add one that
+// asks several groups, see fanout.go. What comes later: a transaction
+// is a request whose parts are one block on one pipeline; a blocking command or
+// WATCH takes a private pipeline, and the session pauses until it is given
+// back; pub/sub appends pushes to out between replies.
+package session
+
+import (
+	"shardis/proxy/internal/backend"
+	"shardis/proxy/internal/stats"
+	"shardis/proxy/resp"
+)
+
+// pause is a set of reasons not to read a client.
+type pause uint8
+
+const (
+	pauseHold     pause = 1 << iota // its next command waits for the next table
+	pauseInflight                   // too many commands without a reply
+	pauseOutput                     // it does not read its replies fast enough
+	pausePipeline                   // a pipeline it used has too much queued
+	pauseClosing                    // no more commands are taken
+)
+
+// Session is one client connection.
+type Session struct {
+	ID     int64
+	Handle int32  // the loop's: the socket
+	Addr   string // host:port of the client
+	Laddr  string // host:port it connected to
+	Since  int64  // when it connected, nanoseconds on the loop's clock
+	Active int64  // when it last sent something
+
+	Name            string // CLIENT SETNAME
+	LibName, LibVer string // CLIENT SETINFO
+	Commands        uint64 // dispatched since it connected
+	LastCommand     uint16 // ID of the last command
+
+	Reason stats.Reason // why the session ends, once it takes no more commands
+	Abort  bool         // the connection is to be closed at once, output unsent
+
+	env  *Env
+	lane *backend.Lane
+
+	framer resp.Framer
+	inbox  resp.Inbox
+
+	// out[written:] is to be written to the client.
+	out     []byte
+	written int
+
+	head, tail *Request // without a reply or waiting for an earlier one
+	inflight   int      // requests in that list
+	waiting    int      // bytes of replies in that list
+
+	heldAt int64 // when it stopped for a hold
+
+	db    uint16
+	proto uint8
+	pause pause
+	mute  mute
+
+	loggedIn bool
+	holdOver bool // waited too long for the hold in force
+	dirty    bool // listed in env.dirty
+	resuming bool // listed in env.resume
+	closed   bool
+}
+
+// mute says what CLIENT REPLY asked for.
+type mute uint8
+
+const (
+	speak    mute = iota
+	muteAll       // OFF
+	muteNext      // SKIP was just called
+	muteThis      // the command at hand is the one to skip
+)
+
+// New makes the session of a connection that was accepted.
+func New(env *Env, id int64, handle int32, addr, laddr string) *Session {
+	s := &Session{ID: id, Handle: handle, Addr: addr, Laddr: laddr, Since: env.Now, Active: env.Now, env: env}
+	s.reset()
+	env.sessions[id] = s
+	env.Stats.Clients++
+	env.Stats.Accepted++
+	return s
+}
+
+// reset makes a session as it was when the client connected.
+func (s *Session) reset() {
+	s.proto, s.db, s.mute, s.Name = 2, 0, speak, ""
+	s.setLane()
+	s.setLoggedIn(s.env.Config.Password == "")
+}
+
+func (s *Session) setLane() { s.lane = s.env.Pool.Lane(int(s.proto), int(s.db)) }
+
+func (s *Session) setLoggedIn(yes bool) {
+	s.loggedIn = yes
+	limits := s.env.Config.Limits
+	limits.Unauthenticated = !yes
+	s.framer.SetLimits(limits)
+}
+
+// Proto is the client's protocol version, 2 or 3.
+func (s *Session) Proto() int { return int(s.proto) }
+
+// Database is the client's selected database.
+func (s *Session) Database() int { return int(s.db) }
+
+// Inflight is the number of commands without a reply.
+func (s *Session) Inflight() int { return s.inflight }
+
+// OutputPending is the number of bytes of replies not yet written.
+func (s *Session) OutputPending() int { return len(s.out) - s.written + s.waiting }
+
+// Space returns where to read to; see resp.Inbox.
+func (s *Session) Space(shared []byte) []byte {
+	return s.inbox.Space(shared, s.framer.Need(), s.env.Buffers)
+}
+
+// Received consumes n bytes that were read into Space.
+func (s *Session) Received(shared []byte, n int) {
+	s.Active = s.env.Now
+	s.env.Stats.BytesIn += uint64(n)
+	data := s.inbox.Filled(shared, n)
+	s.inbox.Keep(s.process(data), s.env.Buffers)
+}
+
+// Resume goes on with input that was left when the session was paused.
+func (s *Session) Resume() {
+	if s.closed || s.pause != 0 {
+		return
+	}
+	if rest := s.inbox.Rest(); len(rest) > 0 {
+		s.inbox.Keep(s.process(rest), s.env.Buffers)
+	}
+}
+
+// process takes commands from data until it ends or the session pauses, and
+// returns what is left.
+func (s *Session) process(data []byte) []byte {
+	for s.pause == 0 && len(data) > 0 {
+		args, n, err := s.framer.Next(data)
+		if err != nil {
+			s.reply(resp.AppendError(s.buffer(), "ERR "+err.Error()))
+			s.Close(stats.ProtocolFault)
+			return nil
+		}
+		if n == 0 {
+			break
+		}
+		if len(args) > 0 && !s.dispatch(args, data[:n]) {
+			s.wait()
+			break
+		}
+		data = data[n:]
+	}
+	if s.pause&pauseClosing != 0 {
+		return nil
+	}
+	return data
+}
+
+// wait stops at the command at hand until the next table.
+func (s *Session) wait() {
+	s.env.Stats.Held++
+	s.pause |= pauseHold
+	s.heldAt = s.env.Now
+	s.env.held = append(s.env.held, s)
+}
+
+// WantRead reports whether the client is to be read.
+func (s *Session) WantRead() bool { return s.pause == 0 }
+
+// unpause takes a reason away; without any left the loop will call Resume.
+func (s *Session) unpause(reason pause) {
+	s.pause &^= reason
+	if s.pause == 0 && !s.resuming && !s.closed {
+		s.resuming = true
+		s.env.resume = append(s.env.resume, s)
+	}
+}
+
+// PipelineDrained implements backend.Waiter.
+func (s *Session) PipelineDrained() { s.unpause(pausePipeline) }
+
+// Close takes no more commands: the session is done once the replies to
+// earlier ones are written.
+func (s *Session) Close(why stats.Reason) {
+	if s.pause&pauseClosing == 0 {
+		s.pause |= pauseClosing
+		s.Reason = why
+	}
+	s.markDirty()
+}
+
+// Done reports whether the connection can be closed.
+func (s *Session) Done() bool {
+	return s.closed || s.Abort || s.pause&pauseClosing != 0 && s.head == nil && s.written == len(s.out)
+}
+
+// Idle reports whether nothing the client sent is still being worked on.
+func (s *Session) Idle() bool {
+	return s.head == nil && s.written == len(s.out) && len(s.inbox.Rest()) == 0
+}
+
+// Detach ends the session after its socket was closed. Requests without a
+// reply stay with their pipelines; their replies will be dropped.
+func (s *Session) Detach(why stats.Reason) {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	if s.pause&pauseClosing != 0 {
+		why = s.Reason
+	}
+	for r := s.head; r != nil; {
+		next := r.next
+		r.session, r.next = nil, nil
+		if r.left == 0 {
+			s.env.release(r)
+		}
+		r = next
+	}
+	s.head, s.tail = nil, nil
+	s.env.Buffers.Put(s.out)
+	s.out = nil
+	s.inbox.Keep(nil, s.env.Buffers)
+	if s.pause&pauseHold != 0 {
+		for i, h := range s.env.held {
+			if h == s {
+				s.env.held = append(s.env.held[:i], s.env.held[i+1:]...)
+				break
+			}
+		}
+	}
+	delete(s.env.sessions, s.ID)
+	s.env.Stats.Clients--
+	s.env.Stats.Closed[why]++
+}
+
+func (s *Session) markDirty() {
+	if !s.dirty {
+		s.dirty = true
+		s.env.dirty = append(s.env.dirty, s)
+	}
+}
+
+// Out returns what is to be written to the client.
+func (s *Session) Out() []byte { return s.out[s.written:] }
+
+// Wrote tells how much of Out was written.
+func (s *Session) Wrote(n int) {
+	s.env.Stats.BytesOut += uint64(n)
+	s.written += n
+	if s.written == len(s.out) {
+		s.env.Buffers.Put(s.out)
+		s.out, s.written = nil, 0
+	}
+	if s.pause&pauseOutput != 0 && s.OutputPending() <= s.env.Config.OutputSoft/2 {
+		s.unpause(pauseOutput)
+	}
+}
+
+// send appends bytes to the output.
+func (s *Session) send(b []byte) {
+	if cap(s.out)-len(s.out) < len(b) {
+		s.out = s.env.Buffers.Grow(s.out, len(b))
+	}
+	s.out = append(s.out, b...)
+	s.sent()
+}
+
+// sent must follow each growth of the output.
+func (s *Session) sent() {
+	s.markDirty()
+	if len(s.out)-s.written > s.env.Config.OutputSoft {
+		s.checkOutput()
+	}
+}
+
+func (s *Session) checkOutput() {
+	pending := s.OutputPending()
+	if pending > s.env.Config.OutputSoft {
+		s.pause |= pauseOutput
+	}
+	if pending > s.env.Config.OutputHard {
+		s.Reason = stats.OutputLimit
+		s.pause |= pauseClosing
+		s.Abort = true
+		s.markDirty()
+	}
+}
+
+// buffer returns an empty slice to build a reply in, for reply.
+func (s *Session) buffer() []byte { return s.env.scratch[:0] }
+
+// reply answers the command at hand: at once, or, while earlier commands have
+// no reply, in its turn. b usually grew from buffer.
+func (s *Session) reply(b []byte) {
+	s.env.scratch = b[:0]
+	if s.mute != speak {
+		return
+	}
+	if s.head == nil {
+		s.send(b)
+		return
+	}
+	r := s.env.newRequest(s, nil)
+	s.enqueue(r)
+	r.keep(b)
+}
+
+// replyError answers the command at hand with an error such as "ERR no".
+func (s *Session) replyError(text string) {
+	s.env.Stats.Errors++
+	s.reply(resp.AppendError(s.buffer(), text))
+}
+
+// enqueue puts a request behind those without a reply.
+func (s *Session) enqueue(r *Request) {
+	r.silent = s.mute != speak
+	if s.tail == nil {
+		s.head = r
+	} else {
+		s.tail.next = r
+	}
+	s.tail = r
+	s.inflight++
+	if s.inflight >= s.env.Config.MaxInflight {
+		s.pause |= pauseInflight
+	}
+}
+
+// advance moves replies to the output as far as they are in order.
+func (s *Session) advance() {
+	for r := s.head; r != nil && r.left == 0; r = s.head {
+		s.waiting -= len(r.buf)
+		if !r.silent {
+			if r.merge == nil {
+				s.send(r.buf)
+			} else {
+				s.merge(r)
+			}
+		}
+		s.pop(r)
+		s.env.release(r)
+	}
+}
+
+// pop takes the first request out of the list.
+func (s *Session) pop(r *Request) {
+	s.head = r.next
+	if s.head == nil {
+		s.tail = nil
+	}
+	s.inflight--
+	if s.pause&pauseInflight != 0 && s.inflight <= s.env.Config.MaxInflight/2 {
+		s.unpause(pauseInflight)
+	}
+	if s.head == nil && s.pause&pauseClosing != 0 {
+		s.markDirty()
+	}
+}
