@@ -42,6 +42,9 @@ var overlay = map[string]rule{
 	"memory|stats":        {ClassFanOut, MergeOne, 0},
 	"memory|malloc-stats": {ClassFanOut, MergeOne, 0},
 
+	// Of the server's own table, which knows flags that depend on options.
+	"command|getkeysandflags": {ClassFanOut, MergeOne, 0},
+
 	"scan": {class: ClassScan},
 
 	"eval": {class: ClassScript}, "eval_ro": {class: ClassScript},
@@ -83,7 +86,8 @@ var overlay = map[string]rule{
 	// Not through a proxy: they concern one server, or would break the cluster.
 	"acl": {class: ClassRefused}, "config": {class: ClassRefused}, "module": {class: ClassRefused},
 	"client|tracking": {class: ClassRefused}, "client|caching": {class: ClassRefused},
-	"client|pause": {class: ClassRefused}, "client|unpause": {class: ClassRefused},
+	"client|maint_notifications": {class: ClassRefused},
+	"client|pause":               {class: ClassRefused}, "client|unpause": {class: ClassRefused},
 	"migrate": {class: ClassRefused}, "swapdb": {class: ClassRefused}, "restore-asking": {class: ClassRefused},
 	"monitor": {class: ClassRefused}, "sync": {class: ClassRefused}, "psync": {class: ClassRefused},
 	"replconf": {class: ClassRefused}, "replicaof": {class: ClassRefused}, "slaveof": {class: ClassRefused},

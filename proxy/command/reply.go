@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"strconv"
+	"strings"
 )
 
 // Answers to COMMAND and its sub-commands. The generator wrote them as RESP3
@@ -86,13 +87,20 @@ func AppendList(dst []byte, keep func(*Command) bool) []byte {
 	return dst
 }
 
+// Categories lists Redis's ACL categories, in its order.
+func Categories() []string {
+	return []string{
+		"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog", "geo",
+		"stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",
+	}
+}
+
 // InCategory reports whether Redis puts the command into that ACL category.
-func (c *Command) InCategory(category []byte) bool {
+func (c *Command) InCategory(category string) bool {
 	if c.added {
 		return false
 	}
-	want := []byte("\r\n+@" + string(bytes.ToLower(category)) + "\r\n")
-	return bytes.Contains([]byte(texts[c.ID].info), want)
+	return strings.Contains(texts[c.ID].info, "\r\n+@"+category+"\r\n")
 }
 
 // AppendGetKeys appends the answer to COMMAND GETKEYS args….
@@ -148,14 +156,10 @@ func (c *Command) AppendHelp(dst []byte) []byte {
 func (c *Command) summary() string {
 	doc := texts[c.ID].doc
 	for range 3 {
-		if i := bytes.IndexByte([]byte(doc), '\n'); i >= 0 {
-			doc = doc[i+1:]
-		}
+		_, doc, _ = strings.Cut(doc, "\n")
 	}
-	if i := bytes.IndexByte([]byte(doc), '\r'); i >= 0 {
-		return doc[:i]
-	}
-	return ""
+	doc, _, _ = strings.Cut(doc, "\r")
+	return doc
 }
 
 // listed returns the commands, without sub-commands, that COMMAND names.
