@@ -89,7 +89,7 @@ fuzz: ## each fuzz target in turn, T=1m each
 
 .PHONY: bench
 bench: setup-bench build ## compare with direct Redis and twemproxy; writes docs/BENCHMARKS.md
-	./bin/shardis bench --write docs/BENCHMARKS.md
+	$(GO) run ./cmd/bench -write docs/BENCHMARKS.md
 
 .PHONY: e2e
 e2e: setup-test build ## the end-to-end tests alone: browser, load, faults
