@@ -46,6 +46,7 @@ type Config struct {
 	IdleTimeout time.Duration // clients that send nothing for so long are closed; 0: never
 	KeepAlive   time.Duration // TCP keepalive of clients; 0: default 300 s, negative: off
 
+	Host    session.HostInfo // what INFO tells of the proxy; unset fields are filled in
 	Session session.Config
 	Backend backend.Config
 }
@@ -86,6 +87,7 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 	if err := errors.Join(cfg.Session.Check(), cfg.Backend.Check()); err != nil {
 		return nil, err
 	}
+	cfg.Host = cfg.Host.WithDefaults(cfg.MaxClients)
 	e := &Engine{cfg: cfg, log: log, changed: make(chan struct{}, 1)}
 	for i := range cfg.Loops {
 		e.loops = append(e.loops, newLoop(e, i))
@@ -103,6 +105,9 @@ func (e *Engine) Listen() error {
 			return err
 		}
 		e.listeners = append(e.listeners, ln)
+	}
+	for _, l := range e.loops {
+		l.env.Local.Host.SetAddr(e.listeners[0].addr)
 	}
 	for _, l := range e.loops {
 		p, err := newPoller()

@@ -97,6 +97,7 @@ func newLoop(e *Engine, index int) *loop {
 	}
 	l.pool = backend.NewPool(e.cfg.Backend, &l.buffers, l.stats, l)
 	l.env = session.NewEnv(e.cfg.Session, l.pool, l.stats, &l.buffers)
+	l.env.Local = session.Local{Host: e.cfg.Host, Peers: peers{l}}
 	l.status.Store(&status{})
 	return l
 }

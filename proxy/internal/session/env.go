@@ -65,9 +65,7 @@ type Env struct {
 	Buffers *resp.Buffers
 	Now     int64 // the loop's clock, nanoseconds, read once per turn
 
-	// Ask is for what a handler wants of the other loops or the server (INFO,
-	// CLIENT LIST); set by whoever builds the loop, nil in tests.
-	Ask any
+	Local Local // for the commands answered here
 
 	sessions map[int64]*Session
 	dirty    []*Session // have output to write, or are done
@@ -111,6 +109,7 @@ func (e *Env) Session(id int64) *Session { return e.sessions[id] }
 func (e *Env) SetNow(now int64) {
 	e.Now = now
 	e.Pool.SetNow(now)
+	e.Local.meter.tick(now, &e.Stats.Snapshot)
 }
 
 // Apply puts a new table in force. What waited for it is routed by it: first
@@ -119,6 +118,7 @@ func (e *Env) SetNow(now int64) {
 func (e *Env) Apply(t *router.Table) {
 	before := e.Table
 	e.Table = t
+	e.Local.apply(t)
 	masters := make([]string, len(t.Groups))
 	for i, g := range t.Groups {
 		masters[i] = g.Master

@@ -19,6 +19,9 @@ type handler func(s *Session, cmd *command.Command, args [][]byte) bool
 // commands, add a map to the list.
 var handlers = collectHandlers(
 	connectionHandlers,
+	clientHandlers,
+	serverHandlers,
+	gatherHandlers,
 )
 
 // connectionHandlers are the commands that concern the connection alone.
@@ -216,7 +219,7 @@ func (s *Session) helloCommand(_ *command.Command, args [][]byte) bool {
 	b = resp.AppendBulkString(b, "server")
 	b = resp.AppendBulkString(b, "redis")
 	b = resp.AppendBulkString(b, "version")
-	b = resp.AppendBulkString(b, s.env.Config.Version)
+	b = resp.AppendBulkString(b, s.env.version())
 	b = resp.AppendBulkString(b, "proto")
 	b = resp.AppendInt(b, proto)
 	b = resp.AppendBulkString(b, "id")
