@@ -63,6 +63,7 @@ type MoveProgress struct {
 	BytesDone int64     `json:"bytes_done"`
 	HoldMS    float64   `json:"hold_ms,omitempty"` // how long the slots were held at hand-over
 	Reason    string    `json:"reason,omitempty"`  // why it failed, parked or is tried again
+	Parked    []string  `json:"parked,omitempty"`  // keys it is parked for, see Control.Allow
 }
 
 // Wish is what a person asked of a running operation. The dashboard writes it,

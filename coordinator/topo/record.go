@@ -89,8 +89,9 @@ type Purge struct {
 	Slots   SlotSet   `json:"slots"`
 	Epoch   Epoch     `json:"epoch"` // every admitted proxy must run at least this first
 	After   time.Time `json:"after"` // not before
-	// Offset is, where the debt is on the source of a finished move, what the
-	// target's replicas must have reached first: node address → offset.
+	// Target is, where the debt is on the source of a finished move, the group
+	// that has the slots now, and Offset what its replicas must have reached
+	// first.
 	Target string `json:"target,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 }
