@@ -19,6 +19,7 @@ const (
 	PrefixUsers       = "users/"       // the dashboard's
 	PrefixTokens      = "tokens/"      // the dashboard's
 	PrefixSessions    = "sessions/"    // the dashboard's
+	PrefixSetup       = "setup/"       // the dashboard's: one-time tokens for the first user
 	PrefixAudit       = "audit/"       // the dashboard's and the leader's
 	PrefixIdempotency = "idempotency/" // the dashboard's, under a lease of 24 h
 	PrefixElection    = "election/"    // etcd's own election
