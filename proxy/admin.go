@@ -33,6 +33,7 @@ import (
 const (
 	loopPatience = 5 * time.Second // loops must have answered within so long to count as alive
 	viewTimeout  = 5 * time.Second
+	stopPatience = 2 * time.Second // for answers under way when the proxy ends
 )
 
 type admin struct {
@@ -59,11 +60,20 @@ func (a *admin) run(ctx context.Context) error {
 		Handler: a.handler, ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer cancel()
+		if server.Shutdown(limit) != nil { // A profile may be under way.
+			_ = server.Close()
+		}
+	})
 	if err := server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		stop()
 		return fmt.Errorf("admin port: %w", err)
 	}
+	<-ended
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +32,6 @@ type Config struct {
 	Limits   LimitConfig   `mapstructure:"limits"`
 	Timeouts TimeoutConfig `mapstructure:"timeouts"`
 	Drain    DrainConfig   `mapstructure:"drain"`
-	SlowLog  SlowLogConfig `mapstructure:"slow_log"`
 
 	// Version is stamped by the build; it is not a setting.
 	Version string `mapstructure:"-"`
@@ -57,13 +55,12 @@ type AdminConfig struct {
 
 // LimitConfig bounds what clients may use.
 type LimitConfig struct {
-	MaxClients       int   `mapstructure:"max_clients"`
-	MaxBulkBytes     int64 `mapstructure:"max_bulk_bytes"`
-	MaxArguments     int   `mapstructure:"max_arguments"`
-	MaxPipeline      int   `mapstructure:"max_pipeline"`
-	OutputSoftBytes  int64 `mapstructure:"output_soft_bytes"`
-	OutputHardBytes  int64 `mapstructure:"output_hard_bytes"`
-	BufferTotalBytes int64 `mapstructure:"buffer_total_bytes"`
+	MaxClients      int   `mapstructure:"max_clients"`
+	MaxBulkBytes    int64 `mapstructure:"max_bulk_bytes"`
+	MaxArguments    int   `mapstructure:"max_arguments"`
+	MaxPipeline     int   `mapstructure:"max_pipeline"`
+	OutputSoftBytes int64 `mapstructure:"output_soft_bytes"`
+	OutputHardBytes int64 `mapstructure:"output_hard_bytes"`
 }
 
 // TimeoutConfig bounds what commands and connections may wait.
@@ -82,12 +79,6 @@ type DrainConfig struct {
 	Timeout time.Duration `mapstructure:"timeout"`
 }
 
-// SlowLogConfig is what SLOWLOG keeps.
-type SlowLogConfig struct {
-	SlowerThan time.Duration `mapstructure:"slower_than"`
-	Entries    int           `mapstructure:"entries"`
-}
-
 // Default is the configuration that WriteDefault prints.
 func Default() Config {
 	return Config{
@@ -96,13 +87,12 @@ func Default() Config {
 		Etcd:     EtcdConfig{Endpoints: []string{"127.0.0.1:2379"}},
 		Admin:    AdminConfig{Listen: "127.0.0.1:0"},
 		Limits: LimitConfig{
-			MaxClients:       10_000,
-			MaxBulkBytes:     512 << 20,
-			MaxArguments:     1 << 20,
-			MaxPipeline:      10_000,
-			OutputSoftBytes:  1 << 20,
-			OutputHardBytes:  256 << 20,
-			BufferTotalBytes: 1 << 30,
+			MaxClients:      10_000,
+			MaxBulkBytes:    512 << 20,
+			MaxArguments:    1 << 20,
+			MaxPipeline:     1024,
+			OutputSoftBytes: 1 << 20,
+			OutputHardBytes: 256 << 20,
 		},
 		Timeouts: TimeoutConfig{
 			Hold:        10 * time.Second,
@@ -111,18 +101,8 @@ func Default() Config {
 			Connect:     2 * time.Second,
 			KeepAlive:   300 * time.Second,
 		},
-		Drain:   DrainConfig{Timeout: 20 * time.Second},
-		SlowLog: SlowLogConfig{SlowerThan: 10 * time.Millisecond, Entries: 128},
+		Drain: DrainConfig{Timeout: 20 * time.Second},
 	}
-}
-
-// loops is the number of event loops meant by the setting; 0 is one for each
-// CPU the process may use, which the Go runtime knows from its cgroup.
-func (c *Config) loops() int {
-	if c.Loops > 0 {
-		return c.Loops
-	}
-	return runtime.GOMAXPROCS(0)
 }
 
 // Validate finds every setting that can not work. Each problem names its key
@@ -218,8 +198,6 @@ func (c *Config) validateLimits() error {
 		{"limits.max_pipeline", int64(l.MaxPipeline), 1},
 		{"limits.output_soft_bytes", l.OutputSoftBytes, 16 << 10},
 		{"limits.output_hard_bytes", l.OutputHardBytes, 1 << 20},
-		{"limits.buffer_total_bytes", l.BufferTotalBytes, 16 << 20},
-		{"slow_log.entries", int64(c.SlowLog.Entries), 0},
 	} {
 		if limit.value < limit.min {
 			problems = append(problems, fmt.Errorf("%s: %d is too small: use at least %d", limit.key, limit.value, limit.min))
@@ -247,7 +225,6 @@ func (c *Config) validateTimeouts() error {
 		{"timeouts.keep_alive", c.Timeouts.KeepAlive, time.Second, true},
 		{"drain.delay", c.Drain.Delay, 0, true},
 		{"drain.timeout", c.Drain.Timeout, 0, true},
-		{"slow_log.slower_than", c.SlowLog.SlowerThan, 0, true},
 	} {
 		if timeout.zero && timeout.value == 0 || timeout.value >= timeout.min {
 			continue

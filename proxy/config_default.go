@@ -73,8 +73,6 @@ limits:
   # Replies waiting for one client: past soft it is not read, past hard it is closed.
   output_soft_bytes: {{.Limits.OutputSoftBytes}}
   output_hard_bytes: {{.Limits.OutputHardBytes}}
-  # All buffers together; past it no client is read until they shrank.
-  buffer_total_bytes: {{.Limits.BufferTotalBytes}}
 
 timeouts:
   # Longest wait of a command for slots that are being handed over, then TRYAGAIN.
@@ -95,11 +93,6 @@ drain:
   delay: {{dur .Drain.Delay}}
   # Then at most this long for commands under way.
   timeout: {{dur .Drain.Timeout}}
-
-slow_log:
-  # Commands that took longer are kept for SLOWLOG GET. 0: none.
-  slower_than: {{dur .SlowLog.SlowerThan}}
-  entries: {{.SlowLog.Entries}}
 `
 
 var defaultTemplate = template.Must(template.New("config").Funcs(template.FuncMap{

@@ -36,7 +36,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -165,14 +164,18 @@ func (c *control) nextDue() time.Duration {
 
 // take looks at what etcd holds now.
 func (c *control) take(batch store.Batch) {
-	i := slices.IndexFunc(batch.Puts, func(item store.Item) bool { return item.Key == store.KeyTopology })
+	var item store.Item
+	for _, put := range batch.Puts { // One batch may hold several epochs, in order.
+		if put.Key == store.KeyTopology {
+			item = put
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i < 0 {
+	if item.Rev == 0 {
 		c.refuse(batch.Rev, errors.New("the topology is missing in etcd"))
 		return
 	}
-	item := batch.Puts[i]
 	t, err := topo.DecodeTopology(item.Value)
 	if err == nil {
 		err = c.admissible(t)

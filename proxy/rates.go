@@ -89,7 +89,9 @@ func (c *control) inspect(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {
-		c.rates.add(c.engine.Stats(), time.Now())
+		if c.engine.Tick() {
+			c.rates.add(c.engine.Stats(), time.Now())
+		}
 		c.noteUnreachable(c.engine.Backends(), time.Now())
 		select {
 		case <-tick.C:

@@ -100,27 +100,28 @@ func (s *Server) Run(ctx context.Context) error {
 
 // serve runs all parts until ctx ends or one of them fails.
 func (s *Server) serve(ctx context.Context, r *running, cached *topo.Topology) error {
-	// The parts outlive ctx by the drain.
+	// The parts outlive ctx by the drain, and the loops outlive all that speaks
+	// to them.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	var parts sync.WaitGroup
+	loops, endLoops := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLoops()
+	var parts, engine sync.WaitGroup
 	failed := make(chan error, 8)
-	start := func(part func() error) {
-		parts.Go(func() {
+	start := func(group *sync.WaitGroup, part func() error) {
+		group.Go(func() {
 			if err := part(); err != nil {
 				failed <- err
 			}
 		})
 	}
-	loops, endLoops := context.WithCancel(context.WithoutCancel(ctx))
-	defer endLoops()
 
-	start(func() error { return r.engine.Run(loops) })
+	start(&engine, func() error { return r.engine.Run(loops) })
 	r.load(cached)
-	start(func() error { return r.admin.run(life) })
-	start(func() error { r.follow(life); return nil })
-	start(func() error { return (&registrar{control: r.control, wait: s.idWait}).run(life) })
-	start(func() error { r.inspect(life); return nil })
+	start(&parts, func() error { return r.admin.run(life) })
+	start(&parts, func() error { r.follow(life); return nil })
+	start(&parts, func() error { return (&registrar{control: r.control, wait: s.idWait}).run(life) })
+	start(&parts, func() error { r.inspect(life); return nil })
 	s.log.Info("listening", "client", r.addr, "admin", "http://"+r.control.admin, "id", r.id.ID)
 	if s.started != nil {
 		s.started(r)
@@ -133,8 +134,9 @@ func (s *Server) serve(ctx context.Context, r *running, cached *topo.Topology) e
 		err = s.drain(ctx, r, failed)
 	}
 	end()
-	endLoops()
 	parts.Wait()
+	endLoops()
+	engine.Wait()
 	return err
 }
 
