@@ -358,4 +358,3 @@ func TestAtLeast(t *testing.T) {
 		}
 	}
 }
-
