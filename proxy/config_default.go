@@ -112,5 +112,6 @@ var defaultTemplate = template.Must(template.New("config").Funcs(template.FuncMa
 	},
 }).Parse(defaultText))
 
-// WriteDefault prints the default configuration as commented YAML.
-func WriteDefault(w io.Writer) error { return defaultTemplate.Execute(w, Default()) }
+// WriteDefault prints the default configuration as commented YAML. It is a
+// method so that the command line can treat the roles alike.
+func (c *Config) WriteDefault(w io.Writer) error { return defaultTemplate.Execute(w, Default()) }

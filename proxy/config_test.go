@@ -14,7 +14,7 @@ import (
 func decode(t *testing.T, text string) (Config, error) {
 	t.Helper()
 	var defaults bytes.Buffer
-	if err := WriteDefault(&defaults); err != nil {
+	if err := new(Config).WriteDefault(&defaults); err != nil {
 		t.Fatal(err)
 	}
 	v := viper.New()

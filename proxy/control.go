@@ -287,7 +287,7 @@ func (c *control) tryAnother() {
 		return
 	}
 	c.patienceFor = min(2*c.patienceFor, admissionMost)
-	c.renew(c.id.ID, "not admitted for long: does a coordinator run?")
+	c.renew(c.id.ID, "not admitted for long: does a coordinator run, and what does its log say of this proxy?")
 }
 
 // save brings the cache up to the newest topology.

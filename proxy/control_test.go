@@ -93,6 +93,17 @@ func TestProxyNoticesEvictionAfterRestart(t *testing.T) {
 	c.record("of a new incarnation", func(r topo.ProxyRecord) bool { return r.ID == before.ID && r.Incarnation != before.Incarnation })
 }
 
+func TestProxyNeverSeenAdmittedNoticesEviction(t *testing.T) {
+	c := newCluster(t, sharedEtcd(t))
+	cfg := c.config(stateDir(t))
+	p := c.start(cfg)
+	before := c.record("at all", anyRecord)
+	p.end(t)
+	c.put(store.PrefixEvicted+before.ID+"/"+before.Incarnation, topo.Evicted{Format: topo.Format, ID: before.ID, Incarnation: before.Incarnation})
+	c.start(cfg)
+	c.record("of a new incarnation", func(r topo.ProxyRecord) bool { return r.ID == before.ID && r.Incarnation != before.Incarnation })
+}
+
 func TestProxyKeepsIncarnationOverRestart(t *testing.T) {
 	c := newCluster(t, sharedEtcd(t))
 	cfg := c.config(stateDir(t))

@@ -61,6 +61,7 @@ func (l *loops) Apply(t *topo.Topology) {
 // newEngine makes the event loops from the configuration.
 func newEngine(cfg Config, password string, id identity, log *slog.Logger) (engine, error) {
 	var c loop.Config
+	c.Host.ID, c.Host.Version = id.ID, cfg.Version
 	c.Listen, c.Loops = cfg.Listen, cfg.Loops
 	c.MaxClients, c.IdleTimeout, c.KeepAlive = cfg.Limits.MaxClients, cfg.Timeouts.Idle, orOff(cfg.Timeouts.KeepAlive)
 

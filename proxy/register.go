@@ -49,6 +49,7 @@ const (
 
 var (
 	errIDTaken   = errors.New("another running proxy uses the same id")
+	errEvicted   = errors.New("this incarnation was evicted")
 	errLeaseGone = errors.New("the lease ended")
 )
 
@@ -183,6 +184,9 @@ func (r *registrar) enroll(ctx context.Context, record topo.ProxyRecord, credent
 	if err == nil && !r.own(there) && (there.Incarnation != record.Incarnation || r.ever) {
 		return r.taken(there, record)
 	}
+	if err := r.notEvicted(call, record); err != nil {
+		return err
+	}
 	known, credentialRev, err := store.Load[topo.Credential](call, r.store, credentialKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -201,6 +205,23 @@ func (r *registrar) enroll(ctx context.Context, record topo.ProxyRecord, credent
 	r.mu.Unlock()
 	r.log.Info("registered", "id", record.ID, "incarnation", record.Incarnation)
 	return nil
+}
+
+// notEvicted makes sure that the incarnation may still be admitted.
+func (r *registrar) notEvicted(ctx context.Context, record topo.ProxyRecord) error {
+	_, err := r.store.Get(ctx, store.PrefixEvicted+record.ID+"/"+record.Incarnation)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.id.Incarnation == record.Incarnation {
+		r.renew(r.id.ID, "evicted")
+	}
+	return errEvicted
 }
 
 // own reports whether this process wrote the record.
