@@ -218,6 +218,7 @@ func (e *Engine) Apply(t *router.Table) {
 	for _, l := range e.loops {
 		l.post(func() {
 			l.env.Apply(t)
+			l.env.LearnVersions()
 			l.status.Store(&status{epoch: t.Epoch, hold: t.HoldID})
 			e.poke()
 		})

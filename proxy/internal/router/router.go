@@ -14,6 +14,7 @@ type Group struct {
 	ID     string
 	Master string // host:port
 	Slots  int    // how many it owns
+	Held   int    // how many of these are held
 }
 
 // Table is a compiled topology.
@@ -66,7 +67,11 @@ func Build(t *topo.Topology) *Table {
 		table.HoldID = t.Hold.ID
 		for _, r := range t.Hold.Slots {
 			for s := int(r.First); s <= int(r.Last); s++ {
-				table.slots[s].held = true
+				e := &table.slots[s]
+				if e.owner != none && !e.held {
+					table.Groups[e.owner].Held++
+				}
+				e.held = true
 			}
 		}
 	}
@@ -106,6 +111,23 @@ func (t *Table) Owner(slot topo.Slot) int { return int(t.slots[slot].owner) }
 
 // Held reports whether commands for slot must wait.
 func (t *Table) Held(slot topo.Slot) bool { return t.slots[slot].held }
+
+// AnyHeld reports whether a command that changes every slot must wait.
+func (t *Table) AnyHeld() bool {
+	for i := range t.Groups {
+		if t.Groups[i].Held > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// AllHeld reports whether not even what is read of all slots of a group may be
+// asked of it now: all its slots are held.
+func (t *Table) AllHeld(group int) bool {
+	g := &t.Groups[group]
+	return g.Held > 0 && g.Held == g.Slots
+}
 
 // mastersOf lists the masters that own, in t, the slots that held holds.
 func (t *Table) mastersOf(held *Table) []string {

@@ -15,8 +15,8 @@ import (
 // merge is called once all parts are answered, with the output to append to;
 // the parts' replies are r.reply(0) to r.reply(len(r.parts)-1), in the order of
 // the calls of to, and r.firstError() is the first of them that is an error. A
-// command that holds must stop returns false from its handler if
-// s.heldAnywhere() does.
+// command that holds must stop returns s.noRoute(cmd, router.Held) from its
+// handler.
 
 // ask starts a request that will have parts. At least one call of to follows.
 func (s *Session) ask(cmd *command.Command, merge func(r *Request, dst []byte) []byte) *Request {
@@ -52,11 +52,4 @@ func (s *Session) owners() []int {
 		}
 	}
 	return groups
-}
-
-// heldAnywhere reports whether a command that concerns every slot must wait:
-// its handler returns false then.
-func (s *Session) heldAnywhere() bool {
-	t := s.env.Table
-	return !s.holdOver && (t == nil || t.HoldID != "")
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"shardis/proxy/command"
@@ -20,6 +21,10 @@ import (
 // what is left after one. Replies with names of keys are therefore filtered, by
 // the table under which the request was sent: a slot that changes hands between
 // two parts is then counted for exactly one of them. DBSIZE can not be filtered.
+//
+// Holds: FLUSHALL and FLUSHDB wait for every hold. The others only read, which a
+// hand-over does not mind; they wait while all slots of a group are held, since
+// then its master may be about to be replaced, or this proxy about to be evicted.
 
 // gatherHandlers are all commands of that class, and SCAN.
 var gatherHandlers = makeGatherHandlers()
@@ -44,10 +49,10 @@ func (s *Session) gather(cmd *command.Command, args [][]byte) bool {
 	if t == nil {
 		return s.noTable(cmd)
 	}
-	if changesData(cmd) && t.HoldID != "" {
+	groups := s.owners()
+	if changesData(cmd) && t.AnyHeld() || slices.ContainsFunc(groups, t.AllHeld) {
 		return s.noRoute(cmd, router.Held)
 	}
-	groups := s.owners()
 	switch name := cmd.Container(); {
 	case len(groups) == 0:
 		return s.noRoute(cmd, router.Unassigned)
@@ -247,6 +252,9 @@ func (s *Session) scan(cmd *command.Command, args [][]byte) bool {
 		s.countLocal(cmd)
 		s.reply(append(s.buffer(), "*2\r\n$1\r\n0\r\n*0\r\n"...))
 		return true
+	}
+	if t.AllHeld(group) {
+		return s.noRoute(cmd, router.Held)
 	}
 	r := s.ask(cmd, func(r *Request, dst []byte) []byte { return mergeScan(r, dst, t, log, point) })
 	sent := append([][]byte(nil), args...)

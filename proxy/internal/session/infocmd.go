@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardis/proxy/command"
+	"shardis/proxy/internal/backend"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/resp"
 )
@@ -17,6 +18,8 @@ type infoCache struct {
 	nodes nodeInfo
 	at    int64            // when it was asked for, on the loop's clock
 	down  map[string]int64 // by group: until when it is not asked
+
+	versions map[string]string // of Redis, by master
 }
 
 // meter takes the rates of one loop, once a second while it has work.
@@ -68,7 +71,7 @@ func (s *Session) info(cmd *command.Command, args [][]byte) bool {
 		cache.at = e.Now
 		encoded := resp.AppendCommandStrings(nil, "INFO")
 		for _, g := range s.owners() {
-			if e.Now >= cache.down[e.Table.Groups[g].ID] {
+			if e.Now >= cache.down[e.Table.Groups[g].ID] && !e.Table.AllHeld(g) {
 				r.to(g, encoded)
 				asked++
 			}
@@ -121,8 +124,54 @@ func (e *Env) infoSource(total *stats.Snapshot, recent rates) *infoSource {
 
 // version is the lowest version of Redis among the masters, as far as known.
 func (e *Env) version() string {
-	if v := e.Local.info.nodes.version; v != "" {
-		return v
+	lowest := ""
+	if e.Table != nil {
+		for i := range e.Table.Groups {
+			v := e.Local.info.versions[e.Table.Groups[i].Master]
+			if v != "" && (lowest == "" || lessVersion(v, lowest)) {
+				lowest = v
+			}
+		}
 	}
-	return e.Config.Version
+	if lowest == "" {
+		return e.Config.Version
+	}
+	return lowest
 }
+
+// LearnVersions asks new masters for their version, after Apply: HELLO tells it, and nobody
+// may have asked for INFO before.
+func (e *Env) LearnVersions() {
+	c := &e.Local.info
+	known := c.versions
+	c.versions = make(map[string]string, len(e.Table.Groups))
+	lane := e.Pool.Lane(2, 0)
+	for i := range e.Table.Groups {
+		master := e.Table.Groups[i].Master
+		if v := known[master]; v != "" {
+			c.versions[master] = v
+			continue
+		}
+		if e.Table.Groups[i].Slots > 0 {
+			lane.To(i).Add(resp.AppendCommandStrings(nil, "INFO", "server"), &versionProbe{e, master}, 0, true)
+		}
+	}
+}
+
+// versionProbe takes a master's answer. Without one the next table tries again.
+type versionProbe struct {
+	env    *Env
+	master string
+}
+
+func (p *versionProbe) Reply(_ int, reply []byte) {
+	if kind, n, size, ok := resp.Header(reply); ok && kind == '$' && n >= 0 {
+		var info nodeInfo
+		info.add(reply[size : size+n])
+		p.env.Local.info.versions[p.master] = info.version
+	}
+}
+
+func (p *versionProbe) Resend(int, []byte, backend.Again) {}
+
+func (p *versionProbe) Fail(int, backend.Cause) {}

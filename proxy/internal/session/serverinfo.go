@@ -132,6 +132,14 @@ func (s *Session) whoAmI(*command.Command, [][]byte) bool {
 	return true
 }
 
+// aclList does not show the password's hash, as Redis would.
+func (s *Session) aclList(*command.Command, [][]byte) bool {
+	if s.env.Config.Password != "" {
+		return s.replyTexts("user default on ~* &* +@all")
+	}
+	return s.replyTexts("user default on nopass ~* &* +@all")
+}
+
 func (s *Session) aclCat(_ *command.Command, args [][]byte) bool {
 	if len(args) == 2 {
 		return s.replyTexts(command.Categories()...)
