@@ -16,11 +16,13 @@ type Leadership struct {
 	store    *Store
 	lease    *Lease
 	election *concurrency.Election
+	key      string // of the election; kept here because the election forgets it when it resigns
+	rev      int64  // create-revision of that key
 }
 
 // guard compares what no other leadership has.
 func (l *Leadership) guard() clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(l.election.Key()), "=", l.election.Rev())
+	return clientv3.Compare(clientv3.CreateRevision(l.key), "=", l.rev)
 }
 
 // Campaign waits until this process leads. id names it to people.
@@ -43,14 +45,14 @@ func (s *Store) Campaign(ctx context.Context, id string, ttl time.Duration) (*Le
 		_ = lease.Close()
 		return nil, fmt.Errorf("campaign for leadership: %w", err)
 	}
-	return &Leadership{s, lease, election}, nil
+	return &Leadership{s, lease, election, election.Key(), election.Rev()}, nil
 }
 
 // Done is closed when the lease behind the leadership ended.
 func (l *Leadership) Done() <-chan struct{} { return l.lease.Done() }
 
 // Term is the create-revision of the election key: it rises with each leader.
-func (l *Leadership) Term() int64 { return l.election.Rev() }
+func (l *Leadership) Term() int64 { return l.rev }
 
 // Begin starts a transaction that fails with ErrNotLeader once somebody else
 // could lead.

@@ -37,6 +37,9 @@ var (
 	ErrConflict = errors.New("changed meanwhile")
 	// ErrNotLeader: the leadership the transaction was guarded by is gone.
 	ErrNotLeader = errors.New("no longer the leader")
+	// ErrRefused: etcd answered that it will not run the transaction. Nothing
+	// was written, and trying the same again does not help.
+	ErrRefused = errors.New("refused by etcd")
 )
 
 // Config says how to reach etcd and which cluster's keys to use.

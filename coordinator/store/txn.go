@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Txn collects comparisons and writes that happen all together or not at all.
@@ -66,8 +69,9 @@ func (t *Txn) DeletePrefix(prefix string) *Txn {
 }
 
 // Commit runs the transaction and gives its revision. ErrConflict when a
-// comparison did not hold, ErrNotLeader when the leader's did not. Any other
-// error leaves the outcome unknown: read again.
+// comparison did not hold, ErrNotLeader when the leader's did not, ErrRefused
+// when etcd can not take it as it is. Any other error leaves the outcome
+// unknown: read again.
 func (t *Txn) Commit(ctx context.Context) (int64, error) {
 	if t.failed != nil {
 		return 0, t.failed
@@ -78,9 +82,12 @@ func (t *Txn) Commit(ctx context.Context) (int64, error) {
 	}
 	txn := t.store.client.Txn(ctx).If(ifs...).Then(t.thens...)
 	if t.leader != nil {
-		txn = txn.Else(clientv3.OpGet(t.leader.election.Key()))
+		txn = txn.Else(clientv3.OpGet(t.leader.key))
 	}
 	reply, err := txn.Commit()
+	if refused(err) {
+		return 0, fmt.Errorf("commit: %w: %w", ErrRefused, err)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("commit: %w", err)
 	}
@@ -89,9 +96,27 @@ func (t *Txn) Commit(ctx context.Context) (int64, error) {
 	}
 	if t.leader != nil {
 		kvs := reply.Responses[0].GetResponseRange().GetKvs()
-		if len(kvs) == 0 || kvs[0].CreateRevision != t.leader.election.Rev() {
+		if len(kvs) == 0 || kvs[0].CreateRevision != t.leader.rev {
 			return 0, fmt.Errorf("commit: %w", ErrNotLeader)
 		}
 	}
 	return 0, fmt.Errorf("commit: %w", ErrConflict)
+}
+
+// refused reports whether etcd answered that it did not and will not run a
+// request: it is too large, may not be made, or there is no space left.
+func refused(err error) bool {
+	if err == nil {
+		return false
+	}
+	code := status.Code(err)
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) { // what the client makes of an answer of the server
+		code = known.Code()
+	}
+	switch code {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition, codes.ResourceExhausted:
+		return true
+	}
+	return false
 }

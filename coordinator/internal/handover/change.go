@@ -52,7 +52,7 @@ func (m *Manager) takeGate(ctx context.Context) error {
 	case m.gate <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the topology to be free: %w", ctx.Err())
-	case <-m.lead.Done():
+	case <-m.over:
 		return fmt.Errorf("wait for the topology to be free: %w", store.ErrNotLeader)
 	}
 	if err := m.Wait(ctx); err != nil {
@@ -112,6 +112,9 @@ func (m *Manager) publish(ctx context.Context, rev int64, next *topo.Topology, m
 			m.mu.Unlock()
 			return newRev, nil
 		case errors.Is(err, store.ErrNotLeader):
+			m.deposed()
+			return 0, err
+		case errors.Is(err, store.ErrRefused):
 			return 0, err
 		case errors.Is(err, store.ErrConflict):
 			return m.afterConflict(ctx, wanted, unknown)
@@ -122,7 +125,7 @@ func (m *Manager) publish(ctx context.Context, rev int64, next *topo.Topology, m
 		case <-time.After(retryStore):
 		case <-ctx.Done():
 			return 0, err
-		case <-m.lead.Done():
+		case <-m.over:
 			return 0, store.ErrNotLeader
 		}
 	}

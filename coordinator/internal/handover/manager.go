@@ -84,6 +84,9 @@ type Manager struct {
 	timing    timing
 	evictions *rate.Limiter
 
+	over     chan struct{} // closed when the leadership is known to be over
+	overOnce sync.Once
+
 	// gate has room for one token; whoever put it there may publish an epoch.
 	// It is taken before mu, and I/O is done with it but never with mu.
 	gate chan struct{}
@@ -121,6 +124,7 @@ func New(st *store.Store, lead *store.Leadership, pool *node.Pool, log *slog.Log
 		store: st, lead: lead, pool: pool, log: log,
 		timing:      defaults,
 		evictions:   rate.NewLimiter(evictionsPerSecond, evictionsPerSecond),
+		over:        make(chan struct{}),
 		gate:        make(chan struct{}, 1),
 		changed:     make(chan struct{}),
 		loaded:      map[string]bool{},
@@ -162,6 +166,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-m.lead.Done():
+		m.deposed()
+		cancel(store.ErrNotLeader)
+	case <-m.over:
 		cancel(store.ErrNotLeader)
 	}
 	running.Wait()
@@ -214,11 +221,14 @@ func (m *Manager) wait(ctx context.Context, cond func() bool) error {
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-m.lead.Done():
+		case <-m.over:
 			return store.ErrNotLeader
 		}
 	}
 }
+
+// deposed notes that the leadership is over, whoever found out.
+func (m *Manager) deposed() { m.overOnce.Do(func() { close(m.over) }) }
 
 // waitFor is wait for at most d; it reports whether cond came true.
 func (m *Manager) waitFor(ctx context.Context, d time.Duration, cond func() bool) (bool, error) {
@@ -287,7 +297,9 @@ func (m *Manager) seeProxies(b store.Batch) {
 		if r.AppliedEpoch > m.applied[user] {
 			m.applied[user] = r.AppliedEpoch
 			delete(m.tried, user) // it moves, it is only behind
-			delete(m.reasons, user)
+			if p := m.member(r.ID); p != nil && p.State == topo.Admitted {
+				delete(m.reasons, user)
+			}
 		}
 		if r.DrainedHold != "" {
 			m.drained[user] = r.DrainedHold
@@ -300,6 +312,14 @@ func (m *Manager) seeProxies(b store.Batch) {
 	}
 }
 
+// member finds a proxy in the newest topology. mu is held.
+func (m *Manager) member(id string) *topo.Member {
+	if m.topology == nil {
+		return nil
+	}
+	return m.topology.Member(id)
+}
+
 func (m *Manager) seeCredentials(b store.Batch) {
 	for _, item := range b.Puts {
 		var c topo.Credential
@@ -309,7 +329,7 @@ func (m *Manager) seeCredentials(b store.Batch) {
 		}
 		if c != m.credentials[c.ID] {
 			m.credentials[c.ID] = c
-			if m.topology != nil && m.topology.Member(c.ID) != nil {
+			if m.member(c.ID) != nil {
 				m.usersChanged()
 			}
 		}

@@ -145,9 +145,9 @@ func (m *Manager) massLoss(now time.Time) bool {
 
 // agenda is what the members need now. Computed with mu held.
 type agenda struct {
-	orphan bool          // a hold nobody owns is in force
-	evict  []topo.Member // to be marked as evicting
-	fenced []topo.Member // evicting, and no node within reach has their users
+	orphan bool              // a hold nobody owns is in force
+	evict  []topo.Member     // to be marked as evicting
+	fenced []topo.Member     // evicting, and no node within reach has their users
 	joined []topo.Credential // registered, and their users are on every node within reach
 }
 
@@ -208,6 +208,7 @@ func (m *Manager) plan() agenda {
 		for _, c := range m.admitting {
 			a.joined = append(a.joined, c)
 		}
+		slices.SortFunc(a.joined, func(a, b topo.Credential) int { return strings.Compare(a.ID, b.ID) })
 	}
 	return a
 }

@@ -249,7 +249,7 @@ func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*
 	admin, err := m.pool.Get(ctx, w.addr)
 	if err != nil {
 		if errors.Is(err, store.ErrNotLeader) {
-			return nil, err
+			m.deposed()
 		}
 		return nil, fmt.Errorf("connect: %w", err)
 	}
