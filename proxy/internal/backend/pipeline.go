@@ -446,6 +446,7 @@ func (p *Pipeline) expire() {
 		}
 		receiver, part := e.receiver, int(e.part)
 		p.retire(e)
+		p.sent = p.head // it is not to be written any more
 		receiver.Fail(part, Down)
 	}
 	if len(p.blocked) > 0 && !p.Full() {

@@ -129,6 +129,11 @@ func (e *Env) Apply(t *router.Table) {
 	e.split.grow(len(t.Groups))
 	waited := e.parked
 	e.parked = nil
+	for _, p := range waited {
+		if s := p.request.session; s != nil {
+			s.parked = 0
+		}
+	}
 	for _, s := range e.held {
 		s.holdOver = false
 		s.unpause(pauseHold)
@@ -147,6 +152,9 @@ func (e *Env) Tick() bool {
 	e.parked = slices.DeleteFunc(e.parked, func(p parked) bool {
 		if p.again.At > oldest {
 			return false
+		}
+		if s := p.request.session; s != nil {
+			s.parked--
 		}
 		p.request.fail(p.part, errTryAgain)
 		return true

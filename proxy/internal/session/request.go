@@ -197,9 +197,15 @@ func (r *Request) fail(part int, text string) {
 }
 
 // Resend implements backend.Receiver: it routes a request that was given back
-// by the table in force.
+// by the table in force. Requests of one client stay in order: while one of
+// them waits for a hold, so do those after it, and so does the client.
 func (r *Request) Resend(part int, command []byte, again backend.Again) {
 	group, refusal := r.route(part, command)
+	if s := r.session; s != nil && (refusal == router.Held || refusal == router.OK && s.parked > 0) {
+		refusal = router.Held
+		s.parked++
+		s.wait()
+	}
 	switch refusal {
 	case router.OK:
 		r.lane.To(group).AddAgain(command, r, part, again)

@@ -41,6 +41,7 @@ const (
 	pauseInflight                   // too many commands without a reply
 	pauseOutput                     // it does not read its replies fast enough
 	pausePipeline                   // a pipeline it used has too much queued
+	pauseLane                       // it changed its protocol or database with commands inflight
 	pauseClosing                    // no more commands are taken
 )
 
@@ -76,6 +77,7 @@ type Session struct {
 	waiting    int      // bytes of replies in that list
 
 	heldAt int64 // when it stopped for a hold
+	parked int   // of its requests, how many were given back and wait for the hold
 
 	db    uint16
 	proto uint8
@@ -116,7 +118,16 @@ func (s *Session) reset() {
 	s.setLoggedIn(s.env.Config.Password == "")
 }
 
-func (s *Session) setLane() { s.lane = s.env.Pool.Lane(int(s.proto), int(s.db)) }
+// setLane follows a change of protocol or database. Commands in different lanes
+// travel on different connections, so for the order to hold the session goes on
+// only when all before were answered.
+func (s *Session) setLane() {
+	lane := s.env.Pool.Lane(int(s.proto), int(s.db))
+	if lane != s.lane && s.head != nil {
+		s.pause |= pauseLane
+	}
+	s.lane = lane
+}
 
 func (s *Session) setLoggedIn(yes bool) {
 	s.loggedIn = yes
@@ -187,6 +198,9 @@ func (s *Session) process(data []byte) []byte {
 
 // wait stops at the command at hand until the next table.
 func (s *Session) wait() {
+	if s.pause&pauseHold != 0 {
+		return
+	}
 	s.env.Stats.Held++
 	s.pause |= pauseHold
 	s.heldAt = s.env.Now
@@ -382,7 +396,8 @@ func (s *Session) pop(r *Request) {
 	if s.pause&pauseInflight != 0 && s.inflight <= s.env.Config.MaxInflight/2 {
 		s.unpause(pauseInflight)
 	}
-	if s.head == nil && s.pause&pauseClosing != 0 {
+	if s.head == nil && s.pause&(pauseLane|pauseClosing) != 0 {
+		s.unpause(pauseLane)
 		s.markDirty()
 	}
 }
