@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shardis/coordinator/topo"
-	"shardis/proxy/command"
 	"shardis/proxy/internal/backend"
 	"shardis/proxy/internal/session"
 	"shardis/proxy/internal/stats"
@@ -92,7 +91,7 @@ type conn struct {
 func newLoop(e *Engine, index int) *loop {
 	l := &loop{
 		engine: e, index: index, log: e.log, shared: make([]byte, readSize),
-		stats: stats.NewLoop(command.Count(), 0), base: time.Now(),
+		stats: session.NewStats(), base: time.Now(),
 		resolving: map[*backend.Pipeline]int{}, stopped: make(chan struct{}), empty: make(chan struct{}),
 	}
 	l.pool = backend.NewPool(e.cfg.Backend, &l.buffers, l.stats, l)

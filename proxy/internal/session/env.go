@@ -87,6 +87,9 @@ type parked struct {
 	again   backend.Again
 }
 
+// NewStats makes the counters of one loop. Those by slot grow with the table.
+func NewStats() *stats.Loop { return stats.NewLoop(command.Count(), 0) }
+
 // NewEnv makes the environment of one loop.
 func NewEnv(cfg Config, pool *backend.Pool, st *stats.Loop, buffers *resp.Buffers) *Env {
 	return &Env{
