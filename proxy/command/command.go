@@ -19,11 +19,11 @@ package command
 //go:generate go run ./gen
 
 // Command is one command or, named "container|sub", one sub-command. All of them
-// live in one static table and are never changed after start: keep pointers freely.
+// live in one static table, but for those of Learn, and never change: keep pointers freely.
 type Command struct {
 	word uint64 // the name as packed by lookup.go if it is of 1–8 letters, else 0
 
-	ID    uint16 // row in the table, dense from 1; index of per-command counters
+	ID    uint16 // row in the table, dense from 1; index of per-command counters; 0: learned
 	Arity int    // number of arguments, name included; negative: at least that many
 	Name  string // lower case, as in Redis: "get", "client|info"
 	Flags Flag
@@ -41,6 +41,7 @@ type Command struct {
 	special  func(args [][]byte, dst []int) ([]int, error) // replaces specs where those can not tell
 	firstSub uint16                                        // row of the first sub-command
 	subs     uint16                                        // number of sub-commands; >0 makes it a container
+	learned  []*Command                                    // sub-commands, of a command that is not in the table
 	added    bool                                          // not in the dumped server: looked up, but not listed by COMMAND
 }
 

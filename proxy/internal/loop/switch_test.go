@@ -51,7 +51,9 @@ func (w *world) drained() {
 func (w *world) handOver(slots topo.SlotSet, to string) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.next(func(t *topo.Topology) { t.Hold = &topo.Hold{ID: fmt.Sprint("h", t.Epoch), Phase: topo.Holding, Slots: slots} })
+	w.next(func(t *topo.Topology) {
+		t.Hold = &topo.Hold{ID: fmt.Sprint("h", t.Epoch), Phase: topo.Holding, Slots: slots}
+	})
 	w.drained()
 	var target *redis.Client
 	for i, g := range w.topo.Groups {

@@ -37,6 +37,12 @@ type world struct {
 
 func startWorld(t *testing.T, cfg session.Config) *world {
 	t.Helper()
+	return startWorldWith(t, cfg, localredis.Config{})
+}
+
+// startWorldWith is startWorld with nodes of that configuration.
+func startWorldWith(t *testing.T, cfg session.Config, node localredis.Config) *world {
+	t.Helper()
 	if _, err := localredis.Find(); err != nil {
 		t.Skip(err)
 	}
@@ -46,7 +52,9 @@ func startWorld(t *testing.T, cfg session.Config) *world {
 	w.nodes = make([]*localredis.Process, 4)
 	var starting sync.WaitGroup
 	for i := range w.nodes {
-		starting.Go(func() { w.nodes[i] = localredis.StartTest(t, localredis.Config{Dir: t.TempDir()}) })
+		own := node
+		own.Dir = t.TempDir()
+		starting.Go(func() { w.nodes[i] = localredis.StartTest(t, own) })
 	}
 	starting.Wait()
 	for i, n := range w.nodes {

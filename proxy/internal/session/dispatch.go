@@ -11,8 +11,8 @@ import (
 )
 
 // dispatch starts one command. args and raw, its bytes as they came, are views
-// that end with the call. It returns false when the command must wait for the
-// next table: nothing was done then, and it is to be tried again.
+// that end with the call. It returns false when the command must wait, for the
+// next table or to be learned: nothing was done then, and it is to be tried again.
 func (s *Session) dispatch(args [][]byte, raw []byte) bool {
 	if s.mute != muteNext {
 		return s.run(args, raw)
@@ -30,6 +30,12 @@ func (s *Session) dispatch(args [][]byte, raw []byte) bool {
 
 func (s *Session) run(args [][]byte, raw []byte) bool {
 	cmd := command.Lookup(args)
+	if cmd == nil {
+		var wait bool
+		if cmd, wait = s.learned(args); wait {
+			return false
+		}
+	}
 	switch {
 	case cmd == nil:
 		s.refuse(nil, command.AppendErrUnknown(s.buffer(), args))
@@ -124,8 +130,9 @@ func (s *Session) sendToKeys(cmd *command.Command, args [][]byte, raw []byte) bo
 	}
 	keys, err := cmd.Keys(args, s.env.keys[:0])
 	s.env.keys = keys[:0]
-	if err != nil && !errors.Is(err, command.ErrSyntax) {
-		s.refuse(cmd, resp.AppendError(s.buffer(), err.Error()))
+	if err != nil && (cmd.ID == 0 || !errors.Is(err, command.ErrSyntax)) {
+		// Of a learned command it is not certain that every server refuses it.
+		s.refuse(cmd, resp.AppendError(s.buffer(), "ERR "+err.Error()))
 		return true
 	}
 	if err != nil || len(keys) == 0 {

@@ -18,6 +18,7 @@ type Local struct {
 	scans scanLog
 	info  infoCache
 	meter meter
+	lore  lore
 }
 
 // HostInfo is what a proxy knows of itself.

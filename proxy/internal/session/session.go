@@ -43,6 +43,7 @@ const (
 	pausePipeline                   // a pipeline it used has too much queued
 	pauseLane                       // it changed its protocol or database with commands inflight
 	pauseClosing                    // no more commands are taken
+	pauseLearn                      // a master is asked what its next command is
 )
 
 // Session is one client connection.
@@ -185,7 +186,9 @@ func (s *Session) process(data []byte) []byte {
 			break
 		}
 		if len(args) > 0 && !s.dispatch(args, data[:n]) {
-			s.wait()
+			if s.pause&pauseLearn == 0 {
+				s.wait()
+			}
 			break
 		}
 		data = data[n:]
