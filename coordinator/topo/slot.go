@@ -2,6 +2,7 @@ package topo
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -64,12 +65,13 @@ func ParseSlots(text string, limit int) (SlotSet, error) {
 }
 
 func parseSlot(text string, limit int) (Slot, error) {
-	n, err := strconv.Atoi(strings.TrimSpace(text))
-	if err != nil {
+	text = strings.TrimSpace(text)
+	n, err := strconv.ParseUint(text, 10, 16) // no sign, no underscores
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && int(n) >= limit:
+		return 0, fmt.Errorf("slot %s is outside 0-%d", text, limit-1)
+	case err != nil:
 		return 0, fmt.Errorf("slot %q is not a number", text)
-	}
-	if n < 0 || n >= limit {
-		return 0, fmt.Errorf("slot %d is outside 0-%d", n, limit-1)
 	}
 	return Slot(n), nil
 }
@@ -143,11 +145,14 @@ func (s SlotSet) Union(other SlotSet) SlotSet {
 
 // Overlaps reports whether any slot is in both sets.
 func (s SlotSet) Overlaps(other SlotSet) bool {
-	for _, r := range s {
-		for _, o := range other {
-			if r.First <= o.Last && o.First <= r.Last {
-				return true
-			}
+	for len(s) > 0 && len(other) > 0 {
+		switch {
+		case s[0].Last < other[0].First:
+			s = s[1:]
+		case other[0].Last < s[0].First:
+			other = other[1:]
+		default:
+			return true
 		}
 	}
 	return false

@@ -1,7 +1,6 @@
 package topo
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -44,9 +43,8 @@ func (g *Group) Master() string {
 
 // Run is a run of neighboring slots with one owner.
 type Run struct {
-	First Slot   `json:"first"`
-	Last  Slot   `json:"last"`
-	Group string `json:"group"`
+	First, Last Slot
+	Group       string
 }
 
 // MemberState is where a proxy stands with the cluster.
@@ -103,7 +101,7 @@ type Topology struct {
 	Databases int      `json:"databases"`
 	Epoch     Epoch    `json:"epoch"`
 	Groups    []Group  `json:"groups"`
-	Slots     []Run    `json:"slots"` // sorted; slots in no run are unassigned
+	Slots     []Run    `json:"-"` // sorted; slots in no run are unassigned; stored by group, see codec.go
 	Proxies   []Member `json:"proxies"`
 	Hold      *Hold    `json:"hold,omitempty"`
 }
@@ -143,12 +141,19 @@ func (t *Topology) Member(id string) *Member {
 // Owner is the id of the group that owns slot, "" when it is unassigned. It
 // searches; to route many commands build an array with Owners.
 func (t *Topology) Owner(slot Slot) string {
-	for _, r := range t.Slots {
-		if r.First <= slot && slot <= r.Last {
-			return r.Group
+	i, found := slices.BinarySearchFunc(t.Slots, slot, func(r Run, slot Slot) int {
+		switch {
+		case r.Last < slot:
+			return -1
+		case r.First > slot:
+			return 1
 		}
+		return 0
+	})
+	if !found {
+		return ""
 	}
-	return ""
+	return t.Slots[i].Group
 }
 
 // Owners is the owner of each slot, indexed by slot, "" where unassigned.
@@ -212,7 +217,7 @@ func (t *Topology) Assign(slots SlotSet, group string) {
 }
 
 // Next derives the topology of the following epoch: a deep copy of t, changed
-// by change, with its epoch raised by one, validated.
+// by change, with its epoch raised by one, validated, its runs as few as can be.
 func (t *Topology) Next(change func(*Topology)) (*Topology, error) {
 	next := t.clone()
 	change(next)
@@ -220,7 +225,21 @@ func (t *Topology) Next(change func(*Topology)) (*Topology, error) {
 	if err := next.Validate(); err != nil {
 		return nil, fmt.Errorf("topology of epoch %d: %w", next.Epoch, err)
 	}
+	next.Slots = joined(next.Slots)
 	return next, nil
+}
+
+// joined unites neighboring runs of one owner.
+func joined(runs []Run) []Run {
+	all := make([]Run, 0, len(runs))
+	for _, r := range runs {
+		if n := len(all); n > 0 && all[n-1].Group == r.Group && int(all[n-1].Last)+1 == int(r.First) {
+			all[n-1].Last = r.Last
+			continue
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 func (t *Topology) clone() *Topology {
@@ -237,22 +256,4 @@ func (t *Topology) clone() *Topology {
 		c.Hold = &hold
 	}
 	return &c
-}
-
-// Encode gives the stored form.
-func (t *Topology) Encode() ([]byte, error) { return json.Marshal(t) }
-
-// DecodeTopology reads the stored form and validates it.
-func DecodeTopology(data []byte) (*Topology, error) {
-	var t Topology
-	if err := json.Unmarshal(data, &t); err != nil {
-		return nil, fmt.Errorf("decode topology: %w", err)
-	}
-	if t.Format != Format {
-		return nil, fmt.Errorf("decode topology: format %d is not %d: another release wrote it", t.Format, Format)
-	}
-	if err := t.Validate(); err != nil {
-		return nil, fmt.Errorf("decode topology: %w", err)
-	}
-	return &t, nil
 }

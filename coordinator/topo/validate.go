@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 var idPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
@@ -24,11 +26,20 @@ func CheckAddr(text string) error {
 	if err != nil {
 		return fmt.Errorf("%q is not an address of the form host:port", text)
 	}
-	n, err := strconv.Atoi(port)
-	if host == "" || err != nil || n < 1 || n > 65535 {
+	n, err := strconv.ParseUint(port, 10, 16)
+	if host == "" || err != nil || n == 0 {
 		return fmt.Errorf("%q is not an address of the form host:port with a port of 1-65535", text)
 	}
+	// An address identifies a node, so there must not be two ways to write it.
+	if net.JoinHostPort(host, strconv.FormatUint(n, 10)) != text || strings.ContainsFunc(host, unusual) {
+		return fmt.Errorf("%q is not an address as Shardis writes it: use lower case, no spaces, and a port without leading zeros", text)
+	}
 	return nil
+}
+
+// unusual: not part of a host name or IP address in lower case.
+func unusual(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("-._:%", r))
 }
 
 // Validate checks the invariants of a topology:
@@ -37,7 +48,7 @@ func CheckAddr(text string) error {
 //   - group ids, node addresses and proxy ids are well-formed and unique, an
 //     address over all groups;
 //   - each group has exactly one master;
-//   - held slots lie inside the scheme.
+//   - held slots are sorted, joined and inside the scheme.
 func (t *Topology) Validate() error {
 	if _, err := ParseScheme(string(t.Scheme)); err != nil {
 		return err
@@ -60,6 +71,9 @@ func (t *Topology) Validate() error {
 			return fmt.Errorf("proxy %s is listed twice", m.ID)
 		}
 		seen[m.ID] = true
+		if m.Incarnation == "" {
+			return fmt.Errorf("proxy %s has no incarnation", m.ID)
+		}
 		if m.State != Admitted && m.State != Evicting {
 			return fmt.Errorf("proxy %s has unknown state %q", m.ID, m.State)
 		}
@@ -102,6 +116,10 @@ func (t *Topology) validateGroups() error {
 }
 
 func (t *Topology) validateSlots() error {
+	known := make(map[string]bool, len(t.Groups))
+	for _, g := range t.Groups {
+		known[g.ID] = true
+	}
 	next := 0
 	for _, r := range t.Slots {
 		switch {
@@ -109,7 +127,7 @@ func (t *Topology) validateSlots() error {
 			return fmt.Errorf("slot run %d-%d is not inside 0-%d", r.First, r.Last, t.Scheme.Slots()-1)
 		case int(r.First) < next:
 			return fmt.Errorf("slot run %d-%d overlaps the one before it", r.First, r.Last)
-		case t.Group(r.Group) == nil:
+		case !known[r.Group]:
 			return fmt.Errorf("slots %d-%d belong to unknown group %q", r.First, r.Last, r.Group)
 		}
 		next = int(r.Last) + 1
@@ -117,6 +135,9 @@ func (t *Topology) validateSlots() error {
 	if h := t.Hold; h != nil {
 		if h.ID == "" || (h.Phase != Holding && h.Phase != Promoting) {
 			return fmt.Errorf("hold %q has unknown phase %q", h.ID, h.Phase)
+		}
+		if !slices.Equal(h.Slots, NewSlotSet(h.Slots...)) {
+			return fmt.Errorf("hold %s has slots %s: they are not sorted and joined", h.ID, h.Slots)
 		}
 		if n := len(h.Slots); n > 0 && int(h.Slots[n-1].Last) >= t.Scheme.Slots() {
 			return fmt.Errorf("hold %s reaches past slot %d", h.ID, t.Scheme.Slots()-1)
