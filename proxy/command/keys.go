@@ -115,7 +115,10 @@ func (c *Command) allKeys(args [][]byte, dst []int, skip keyFlag) ([]int, error)
 
 func (s *keySpec) keys(args [][]byte, dst []int) ([]int, error) {
 	first := s.pos
-	if s.begin == beginKeyword {
+	switch s.begin {
+	case beginUnknown:
+		return dst, ErrSyntax
+	case beginKeyword:
 		if first = s.findKeyword(args); first == 0 {
 			return dst, nil
 		}
