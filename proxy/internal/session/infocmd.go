@@ -67,6 +67,9 @@ func (s *Session) info(cmd *command.Command, args [][]byte) bool {
 		}
 		return resp.AppendVerbatim(dst, proto, "txt", string(infoText(e.infoSource(&total, recent), sections)))
 	})
+	if s.db != 0 {
+		r.lane = e.Pool.Lane(proto, 0) // no connection to another database just for this
+	}
 	if e.Table != nil && (cache.nodes.nodes == 0 || e.Now-cache.at >= infoFresh) {
 		cache.at = e.Now
 		encoded := resp.AppendCommandStrings(nil, "INFO")
