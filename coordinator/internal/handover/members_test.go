@@ -260,7 +260,9 @@ func TestPreparedNodeGetsUsers(t *testing.T) {
 	eventually(t, "a later one is admitted", func() bool { return late.admitted(m.Manager) })
 	late.connect(n.Addr)
 	m.Forget(n.Addr)
-	eventually(t, "nobody tends it", func() bool { return !m.Settled(n.Addr) })
+	if err := m.Retired(t.Context(), n.Addr); err != nil {
+		t.Fatal(err)
+	}
 	if now, _ := m.Topology(); now.GroupOfNode(n.Addr) != nil {
 		t.Error("it is in the topology")
 	}

@@ -27,8 +27,9 @@ type worker struct {
 	role        topo.Role // intended; "" for a prepared node, which is not in the topology yet
 	wake        chan struct{}
 	stop        context.CancelFunc
-	confirmed   int64 // usersSeq the node is known to agree with; 0 = it owes
-	unreachable bool  // the last pass could not reach it
+	ended       chan struct{} // closed when no pass is under way any more
+	confirmed   int64         // usersSeq the node is known to agree with; 0 = it owes
+	unreachable bool          // the last pass could not reach it
 	reason      string
 }
 
@@ -123,10 +124,11 @@ func (m *Manager) tendNodes(ctx context.Context) {
 		m.mu.Lock()
 		seen, prepared = m.rev, fmt.Sprint(m.prepared)
 		wanted := m.wantedNodes()
+		var leaving []*worker
 		for addr, w := range m.workers {
 			if !slices.Contains(wanted, addr) {
 				w.stop()
-				delete(m.workers, addr)
+				leaving = append(leaving, w)
 			}
 		}
 		for _, addr := range wanted {
@@ -135,16 +137,44 @@ func (m *Manager) tendNodes(ctx context.Context) {
 				continue
 			}
 			workCtx, stop := context.WithCancel(ctx)
-			w := &worker{addr: addr, role: m.roleOf(addr), wake: make(chan struct{}, 1), stop: stop}
+			w := &worker{addr: addr, role: m.roleOf(addr), wake: make(chan struct{}, 1), stop: stop, ended: make(chan struct{})}
 			m.workers[addr] = w
 			running.Go(func() {
+				defer close(w.ended)
 				defer stop()
 				m.tend(workCtx, w)
 			})
 		}
 		m.pokeWorkers()
 		m.mu.Unlock()
+		m.retire(leaving)
 	}
+}
+
+// retire waits for the last pass of workers whose nodes left.
+func (m *Manager) retire(leaving []*worker) {
+	for _, w := range leaving {
+		<-w.ended
+		m.pool.Drop(w.addr)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range leaving {
+		delete(m.workers, w.addr)
+	}
+	m.poke()
+}
+
+// Retired waits until nobody gives users to these nodes any more, once they
+// left the topology and are forgotten.
+func (m *Manager) Retired(ctx context.Context, addrs ...string) error {
+	err := m.wait(ctx, func() bool {
+		return !slices.ContainsFunc(addrs, func(a string) bool { return m.workers[a] != nil })
+	})
+	if err != nil {
+		return fmt.Errorf("wait until nobody tends nodes %s: %w", strings.Join(addrs, ", "), err)
+	}
+	return nil
 }
 
 // roleOf is the role the topology intends for a node. mu is held.
