@@ -388,6 +388,9 @@ func (a *attempt) copyAll(ctx context.Context) error {
 	if err := a.estimate(ctx, dbs); err != nil {
 		return err
 	}
+	if a.src.onRepl {
+		a.copier.later = func(name string) { a.names.put([]string{name}) }
+	}
 	stop := a.startReport(ctx)
 	defer stop()
 	var big []bigName
@@ -408,6 +411,7 @@ func (a *attempt) copyAll(ctx context.Context) error {
 		return again("copy: %w", err)
 	}
 	stop()
+	a.copier.later = nil
 	if a.src.onRepl && a.src.tail.Breaks() > 0 {
 		return again("replica %s of group %s was interrupted while it was read", a.src.bulk.Addr(), a.w.source)
 	}

@@ -85,6 +85,10 @@ type copier struct {
 	route   *route
 	targets []*target
 	pace    func(ctx context.Context, bytes int) error // throttle and pause
+	// later, if set, is told the streams met: those of a replica lack what the
+	// log does not carry (how many entries a group has read), so they are read
+	// from the master.
+	later func(name string)
 }
 
 // selectDB makes db the current database of conn.
@@ -268,6 +272,8 @@ func (p *pipe) takeValues(t *turn) (bytes int, err error) {
 		}
 		target := p.copy.targets[to]
 		switch {
+		case dump != nil && p.copy.later != nil && isStream(dump):
+			p.copy.later(k.name)
 		case dump != nil:
 			p.found++
 			bytes += len(dump) + len(k.name)
@@ -282,4 +288,9 @@ func (p *pipe) takeValues(t *turn) (bytes int, err error) {
 		}
 	}
 	return bytes, nil
+}
+
+// isStream tells from the first byte of a DUMP, which is the type in RDB files.
+func isStream(dump []byte) bool {
+	return len(dump) > 0 && (dump[0] == 15 || dump[0] == 19 || dump[0] == 21)
 }

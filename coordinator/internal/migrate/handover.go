@@ -133,6 +133,7 @@ func (a *attempt) handOver(ctx context.Context, part topo.SlotSet) error {
 		return err
 	}
 	defer func() { _ = held.Release(a.base) }()
+	drained := time.Since(held.Since)
 	if err := a.lastCopies(ctx, held, part); err != nil {
 		return err
 	}
@@ -140,13 +141,19 @@ func (a *attempt) handOver(ctx context.Context, part topo.SlotSet) error {
 	if err != nil {
 		return err
 	}
-	if time.Since(held.Since) > a.budget(part) {
+	copied := time.Since(held.Since)
+	if copied > a.budget(part) {
 		return errBudget
 	}
 	if err := a.fence(ctx); err != nil {
 		return again("remove the mover's user: %w", err)
 	}
-	return a.commit(held, part, debts)
+	if err := a.commit(held, part, debts); err != nil {
+		return err
+	}
+	a.r.log.Info("slots switched", "operation", a.op.id, "attempt", a.id, "group", a.w.source, "slots", part.String(),
+		"took", time.Since(held.Since), "drained", drained, "copied", copied)
+	return nil
 }
 
 // hold gets the slots held and drained. Before that, others may have to catch
@@ -343,7 +350,6 @@ func (a *attempt) commit(held *handover.Held, part topo.SlotSet, debts map[int]t
 		return err
 	}
 	a.r.failpoint(topo.MovePurging, true)
-	a.r.log.Info("slots switched", "operation", a.op.id, "attempt", a.id, "group", a.w.source, "slots", part.String(), "took", time.Since(held.Since))
 	if err := a.op.reload(a.base); err != nil {
 		return err
 	}
