@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 // Config of an embedded etcd. Zero ports are chosen freely.
@@ -25,6 +27,7 @@ type Config struct {
 // Server is a running embedded etcd.
 type Server struct {
 	etcd *embed.Etcd
+	hang context.CancelFunc // ends the clients' watches and lease renewals
 }
 
 // Start runs the server and waits until it is ready to serve.
@@ -48,16 +51,21 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: peer}}
 	c.AdvertisePeerUrls = c.ListenPeerUrls
 	c.InitialCluster = c.Name + "=" + c.ListenPeerUrls[0].String()
-	c.LogLevel = "error"
+	// What fails is returned, or comes by Err. etcd's own log reports each
+	// ordinary end as several errors.
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	streams, hang := context.WithCancel(context.WithoutCancel(ctx))
+	c.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainStreamInterceptor(until(streams))}
 	c.UnsafeNoFsync = cfg.Unsafe
 	c.AutoCompactionMode = "periodic"
 	c.AutoCompactionRetention = "1h"
 	c.QuotaBackendBytes = 512 << 20
 	etcd, err := embed.StartEtcd(c)
 	if err != nil {
+		hang()
 		return nil, fmt.Errorf("start etcd in %s: %w", cfg.Dir, err)
 	}
-	s := &Server{etcd}
+	s := &Server{etcd, hang}
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return s, nil
@@ -90,5 +98,27 @@ func (s *Server) Endpoint() string { return s.etcd.Clients[0].Addr().String() }
 // Err reports a failure while serving.
 func (s *Server) Err() <-chan error { return s.etcd.Err() }
 
-// Close stops the server.
-func (s *Server) Close() { s.etcd.Close() }
+// Close stops the server. Its clients' streams are ended first: etcd would wait
+// 7 s for them, and they never end by themselves.
+func (s *Server) Close() {
+	s.hang()
+	s.etcd.Close()
+}
+
+// until ends streams when ctx does.
+func until(ctx context.Context) grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		streamCtx, cancel := context.WithCancel(stream.Context())
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		return handle(srv, endable{stream, streamCtx})
+	}
+}
+
+// endable is a stream with a context that ends earlier.
+type endable struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (e endable) Context() context.Context { return e.ctx }
