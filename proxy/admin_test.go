@@ -92,6 +92,9 @@ func TestCommandsAndRatesComeFromTheLoops(t *testing.T) {
 	getID := command.Lookup([][]byte{[]byte("GET")}).ID
 	p.engine.mu.Lock()
 	p.engine.stats = stats.Snapshot{Commands: 7, Errors: 2, Clients: 3, Calls: make([]uint64, command.Count()), Failed: make([]uint64, command.Count())}
+	for _, micros := range []uint64{10, 60, 900, 60_000_000} {
+		p.engine.stats.Latency[stats.Write].Observe(micros)
+	}
 	p.engine.stats.Calls[getID], p.engine.stats.Failed[getID], p.engine.stats.Calls[0] = 5, 1, 2
 	p.engine.mu.Unlock()
 	eventually(t, "a sample", func() bool { return view[report.Status](t, p, "status").Commands == 7 })
@@ -105,6 +108,12 @@ func TestCommandsAndRatesComeFromTheLoops(t *testing.T) {
 		`shardis_proxy_commands_total{command="get",status="error"} 1`,
 		`shardis_proxy_clients_connected 3`,
 		`shardis_proxy_state{state="starting"} 1`,
+		`shardis_proxy_command_duration_seconds_bucket{command_class="write",le="5e-05"} 1`,
+		`shardis_proxy_command_duration_seconds_bucket{command_class="write",le="0.0001"} 2`,
+		`shardis_proxy_command_duration_seconds_bucket{command_class="write",le="0.001"} 2`, // 900 may be up to 1023
+		`shardis_proxy_command_duration_seconds_bucket{command_class="write",le="0.0025"} 3`,
+		`shardis_proxy_command_duration_seconds_bucket{command_class="write",le="5"} 3`,
+		`shardis_proxy_command_duration_seconds_bucket{command_class="write",le="+Inf"} 4`,
 	} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("metrics lack %s", line)
@@ -143,13 +152,18 @@ func TestRatesOverTime(t *testing.T) {
 	}
 }
 
-func TestHistogramBuckets(t *testing.T) {
-	var h stats.Histogram
-	for _, micros := range []uint64{10, 60, 900, 3_000_000, 60_000_000} {
-		h.Observe(micros)
-	}
-	c := newCollector(&control{})
-	if problems := histogram(c.latency, &h, "read"); problems == nil {
-		t.Error("no metric")
-	}
+func TestLivezWatchesTheLoops(t *testing.T) {
+	c := newCluster(t, sharedEtcd(t))
+	p := c.start(c.config(stateDir(t)))
+	eventually(t, "alive", func() bool { return get(t, p, "/livez") == 200 })
+	p.engine.mu.Lock()
+	p.engine.hang = true
+	p.engine.mu.Unlock()
+	eventually(t, "not alive", func() bool {
+		p.rates.mu.Lock() // As if the last answer was long ago.
+		p.rates.samples[len(p.rates.samples)-1].at = time.Now().Add(-2 * loopPatience)
+		p.rates.mu.Unlock()
+		status, body := fetch(t, p, "/livez")
+		return status == 503 && strings.Contains(body, "did not answer for 10s")
+	})
 }

@@ -165,7 +165,7 @@ func (c *control) nextDue() time.Duration {
 // take looks at what etcd holds now.
 func (c *control) take(batch store.Batch) {
 	var item store.Item
-	for _, put := range batch.Puts { // One batch may hold several epochs, in order.
+	for _, put := range batch.Puts { // The watched prefix is a whole key, but be sure.
 		if put.Key == store.KeyTopology {
 			item = put
 		}

@@ -61,10 +61,10 @@ func (l *loops) Apply(t *topo.Topology) {
 // newEngine makes the event loops from the configuration.
 func newEngine(cfg Config, password string, id identity, log *slog.Logger) (engine, error) {
 	var c loop.Config
-	c.Host.ID, c.Host.Version = id.ID, cfg.Version
 	c.Listen, c.Loops = cfg.Listen, cfg.Loops
 	c.MaxClients, c.IdleTimeout, c.KeepAlive = cfg.Limits.MaxClients, cfg.Timeouts.Idle, orOff(cfg.Timeouts.KeepAlive)
 
+	c.Host.ID, c.Host.Version, c.Host.Started = id.ID, cfg.Version, time.Now()
 	c.Session.Password = password
 	c.Session.Limits.MaxBulk, c.Session.Limits.MaxArgs = int(cfg.Limits.MaxBulkBytes), cfg.Limits.MaxArguments
 	c.Session.HoldTimeout, c.Session.MaxInflight = cfg.Timeouts.Hold, cfg.Limits.MaxPipeline

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"shardis/coordinator/store"
@@ -49,6 +50,9 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 // under way answered, the record taken away. It returns nil after that, and
 // an error when the proxy can not start or can not go on.
 func (s *Server) Run(ctx context.Context) error {
+	if err := s.fitFiles(); err != nil {
+		return err
+	}
 	folder, err := openFolder(s.cfg.StateDir)
 	if err != nil {
 		return err
@@ -96,6 +100,30 @@ func (s *Server) Run(ctx context.Context) error {
 	c.addr = reachable(s.cfg.Advertise, engine.Addrs()[0])
 	c.admin = reachable(s.cfg.Admin.Advertise, admin.addr())
 	return s.serve(ctx, &running{c, admin}, cached)
+}
+
+// spareFiles are for what is no client: connections to nodes and etcd, the
+// admin port, files.
+const spareFiles = 512
+
+// fitFiles lowers max_clients, as Redis does, to what the process may open.
+// The Go runtime has already raised the soft limit to the hard one.
+func (s *Server) fitFiles() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read the limit of open files: %w", err)
+	}
+	if uint64(limit.Cur) >= uint64(s.cfg.Limits.MaxClients)+spareFiles {
+		return nil
+	}
+	fit := int(limit.Cur) - spareFiles
+	if fit < 1 {
+		return fmt.Errorf("the limit of open files is %d, too few for any client: raise it (ulimit -n, LimitNOFILE=) to limits.max_clients + %d", limit.Cur, spareFiles)
+	}
+	s.log.Warn("fewer clients than limits.max_clients fit the limit of open files: raise it (ulimit -n, LimitNOFILE=)",
+		"limit", limit.Cur, "wanted", s.cfg.Limits.MaxClients, "count", fit)
+	s.cfg.Limits.MaxClients = fit
+	return nil
 }
 
 // serve runs all parts until ctx ends or one of them fails.
