@@ -47,6 +47,14 @@ type AuthState struct {
 	Cluster     ClusterName `json:"cluster"`
 }
 
+// TransformSchema says that user may be null: huma knows that of plain values
+// only.
+func (AuthState) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	user := s.Properties["user"]
+	s.Properties["user"] = &huma.Schema{Description: user.Description, AnyOf: []*huma.Schema{{Ref: user.Ref}, {Type: "null"}}}
+	return s
+}
+
 // ClusterName names the cluster.
 type ClusterName struct {
 	Name string `json:"name"`

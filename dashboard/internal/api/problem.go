@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"shardis/coordinator"
 	"shardis/coordinator/store"
@@ -226,7 +227,7 @@ func validationProblem(status int, message string, errs []error) *Problem {
 	for _, err := range errs {
 		var d *huma.ErrorDetail
 		if errors.As(err, &d) {
-			p.field(pointer(d.Location), d.Message)
+			p.field(fieldOf(d))
 		} else if err != nil && code == codeMalformed {
 			p.Detail += " " + upperFirst(err.Error()) + "."
 		}
@@ -248,6 +249,21 @@ func upperFirst(text string) string {
 }
 
 var indexPattern = regexp.MustCompile(`\[(\d+)\]`)
+
+var missingPattern = regexp.MustCompile(`^expected required property (\S+) to be present$`)
+
+// fieldOf gives the pointer and the reason of huma's finding. It points to a
+// missing field itself, not to what lacks it.
+func fieldOf(d *huma.ErrorDetail) (at, reason string) {
+	at, reason = pointer(d.Location), d.Message
+	if m := missingPattern.FindStringSubmatch(reason); m != nil {
+		return at + "/" + m[1], "is missing"
+	}
+	if reason == validation.MsgUnexpectedProperty {
+		return at, "is not a known field"
+	}
+	return at, reason
+}
 
 // pointer turns huma's "body.nodes[0].addr" into "/nodes/0/addr", and
 // "query.key" into "query/key".

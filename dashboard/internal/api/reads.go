@@ -48,7 +48,7 @@ type ProxyBackend struct {
 // ProxyDetail is a proxy with what it says of itself right now.
 type ProxyDetail struct {
 	view.Proxy
-	Table    *ProxyTable    `json:"table" doc:"Null when the proxy does not answer."`
+	Table    *ProxyTable    `json:"table,omitempty" doc:"Absent when the proxy does not answer."`
 	Commands []ProxyCommand `json:"commands"`
 	Backends []ProxyBackend `json:"backends"`
 }
