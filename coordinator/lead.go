@@ -33,6 +33,7 @@ type leading struct {
 
 	mu       sync.Mutex
 	changed  chan struct{} // room for one: look at the operations again
+	heard    map[string]bool // prefixes of which the complete state was seen
 	ops      map[string]topo.Operation
 	controls map[string]topo.Control
 	running  map[string]context.CancelFunc // operations with a goroutine
@@ -45,6 +46,7 @@ func newLeading(st *store.Store, lease *store.Leadership, cfg Config, log *slog.
 	l := &leading{
 		st: st, lease: lease, log: log, counts: counts,
 		changed:  make(chan struct{}, 1),
+		heard:    map[string]bool{},
 		ops:      map[string]topo.Operation{},
 		controls: map[string]topo.Control{},
 		running:  map[string]context.CancelFunc{},

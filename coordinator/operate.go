@@ -55,6 +55,7 @@ func apply[T any](l *leading, m map[string]T, prefix string, b store.Batch) {
 	defer l.mu.Unlock()
 	if b.Reset {
 		clear(m)
+		l.heard[prefix] = true
 	}
 	for _, item := range b.Puts {
 		var v T
@@ -116,6 +117,9 @@ func (l *leading) startable() []topo.Operation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var earlier, start []topo.Operation
+	if !l.heard[store.PrefixOperations] || !l.heard[store.PrefixControls] {
+		return nil // one without the other would run what was cancelled
+	}
 	for _, id := range slices.Sorted(maps.Keys(l.ops)) {
 		op := l.ops[id]
 		if op.State.Finished() {
