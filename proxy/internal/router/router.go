@@ -28,12 +28,18 @@ type Table struct {
 	slots  []entry // by slot
 }
 
-type entry struct {
-	owner int16 // index of Groups, none if unassigned
-	held  bool
-}
+// entry is the index in Groups of a slot's owner plus one, 0 if unassigned, and
+// the held bit. Two bytes a slot: the array is read at random for each command,
+// and shares the nearest caches with everything else.
+type entry uint16
 
-const none = -1
+const (
+	held entry = 1 << 15
+	none       = -1
+)
+
+func (e entry) owner() int { return int(e&^held) - 1 }
+func (e entry) held() bool { return e&held != 0 }
 
 // Build compiles a topology.
 func Build(t *topo.Topology) *Table {
@@ -44,14 +50,11 @@ func Build(t *topo.Topology) *Table {
 		slots:     make([]entry, t.Scheme.Slots()),
 		Groups:    make([]Group, len(t.Groups)),
 	}
-	index := make(map[string]int16, len(t.Groups))
+	index := make(map[string]int, len(t.Groups))
 	for i := range t.Groups {
 		g := &t.Groups[i]
 		table.Groups[i] = Group{ID: g.ID, Master: g.Master()}
-		index[g.ID] = int16(i)
-	}
-	for i := range table.slots {
-		table.slots[i].owner = none
+		index[g.ID] = i
 	}
 	for _, run := range t.Slots {
 		owner, ok := index[run.Group]
@@ -59,7 +62,7 @@ func Build(t *topo.Topology) *Table {
 			continue
 		}
 		for s := int(run.First); s <= int(run.Last); s++ {
-			table.slots[s].owner = owner
+			table.slots[s] = entry(owner + 1)
 		}
 		table.Groups[owner].Slots += int(run.Last) - int(run.First) + 1
 	}
@@ -68,10 +71,10 @@ func Build(t *topo.Topology) *Table {
 		for _, r := range t.Hold.Slots {
 			for s := int(r.First); s <= int(r.Last); s++ {
 				e := &table.slots[s]
-				if e.owner != none && !e.held {
-					table.Groups[e.owner].Held++
+				if owner := e.owner(); owner != none && !e.held() {
+					table.Groups[owner].Held++
 				}
-				e.held = true
+				*e |= held
 			}
 		}
 	}
@@ -97,20 +100,20 @@ func (t *Table) Slots() int { return len(t.slots) }
 // the refusal Held the group is the owner so far; with Unassigned it is -1.
 func (t *Table) Route(slot topo.Slot) (group int, refusal Refusal) {
 	e := t.slots[slot]
-	if e.held {
-		return int(e.owner), Held
+	if e.held() {
+		return e.owner(), Held
 	}
-	if e.owner == none {
+	if e == 0 {
 		return none, Unassigned
 	}
-	return int(e.owner), OK
+	return e.owner(), OK
 }
 
 // Owner is the group, an index of Groups, that owns slot, -1 if none does.
-func (t *Table) Owner(slot topo.Slot) int { return int(t.slots[slot].owner) }
+func (t *Table) Owner(slot topo.Slot) int { return t.slots[slot].owner() }
 
 // Held reports whether commands for slot must wait.
-func (t *Table) Held(slot topo.Slot) bool { return t.slots[slot].held }
+func (t *Table) Held(slot topo.Slot) bool { return t.slots[slot].held() }
 
 // AnyHeld reports whether a command that changes every slot must wait.
 func (t *Table) AnyHeld() bool {
@@ -129,14 +132,15 @@ func (t *Table) AllHeld(group int) bool {
 	return g.Held > 0 && g.Held == g.Slots
 }
 
-// mastersOf lists the masters that own, in t, the slots that held holds.
-func (t *Table) mastersOf(held *Table) []string {
+// mastersOf lists the masters that own, in t, the slots that holding holds.
+func (t *Table) mastersOf(holding *Table) []string {
 	seen := make([]bool, len(t.Groups))
 	var masters []string
 	for s, e := range t.slots {
-		if s < len(held.slots) && held.slots[s].held && e.owner != none && !seen[e.owner] {
-			seen[e.owner] = true
-			masters = append(masters, t.Groups[e.owner].Master)
+		owner := e.owner()
+		if owner != none && s < len(holding.slots) && holding.slots[s].held() && !seen[owner] {
+			seen[owner] = true
+			masters = append(masters, t.Groups[owner].Master)
 		}
 	}
 	return masters
@@ -160,7 +164,7 @@ func (t *Table) DrainNodes(before *Table) []string {
 // slot is assigned.
 func (t *Table) Anchor() (slot topo.Slot, ok bool) {
 	for s, e := range t.slots {
-		if e.owner != none {
+		if e.owner() != none {
 			return topo.Slot(s), true
 		}
 	}
