@@ -32,7 +32,7 @@ type leading struct {
 	counts *counts
 
 	mu       sync.Mutex
-	changed  chan struct{} // room for one: look at the operations again
+	changed  chan struct{}   // room for one: look at the operations again
 	heard    map[string]bool // prefixes of which the complete state was seen
 	ops      map[string]topo.Operation
 	controls map[string]topo.Control
