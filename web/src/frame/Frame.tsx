@@ -1,7 +1,7 @@
 // The frame around every page: rail, the sentence that answers "is it OK, is
 // anything moving, must I act", and whether the page is live.
 
-import { Bell, Blocks, ChartNoAxesColumn, Grid3x3, Waypoints } from "lucide-react";
+import { ArrowRightLeft, Blocks, ChartNoAxesColumn, Grid3x3, Waypoints } from "lucide-react";
 import type { ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { useSnapshot } from "../api/data";
@@ -20,7 +20,7 @@ const places = [
   { id: "slots", href: "/slots", icon: Grid3x3 },
   { id: "groups", href: "/groups", icon: Blocks },
   { id: "proxies", href: "/proxies", icon: Waypoints },
-  { id: "operations", href: "/operations", icon: Bell },
+  { id: "operations", href: "/operations", icon: ArrowRightLeft },
 ] as const;
 
 const isHere = (href: string, location: string): boolean =>
@@ -57,37 +57,39 @@ function Rail() {
   }));
   return (
     <nav className={styles.rail} aria-label={t.frame.navigation}>
-      <div className={styles.brand}>
-        <Logo />
-        <span>
-          <strong>{t.app.name}</strong>
-          <small>{data?.name}</small>
-        </span>
+      <div className={styles.railInner}>
+        <div className={styles.brand}>
+          <Logo />
+          <span>
+            <strong>{t.app.name}</strong>
+            <small>{data?.name}</small>
+          </span>
+        </div>
+        <ul>
+          {places.map(({ id, href, icon: Icon }) => (
+            <li key={id}>
+              <Link
+                href={href}
+                className={styles.place}
+                aria-current={isHere(href, location) ? "page" : undefined}
+                data-testid={`nav-${id}`}
+              >
+                <Icon size={18} aria-hidden />
+                <span>{t.frame.places[id]}</span>
+                {id === "operations" && !!data?.running && (
+                  <span className={styles.count}>
+                    {data.running}
+                    <span className="hidden-text"> {t.frame.running}</span>
+                  </span>
+                )}
+              </Link>
+            </li>
+          ))}
+        </ul>
+        <p className={styles.scheme}>
+          <code>{data?.scheme}</code>
+        </p>
       </div>
-      <ul>
-        {places.map(({ id, href, icon: Icon }) => (
-          <li key={id}>
-            <Link
-              href={href}
-              className={styles.place}
-              aria-current={isHere(href, location) ? "page" : undefined}
-              data-testid={`nav-${id}`}
-            >
-              <Icon size={18} aria-hidden />
-              <span>{t.frame.places[id]}</span>
-              {id === "operations" && !!data?.running && (
-                <span className={styles.count}>
-                  {data.running}
-                  <span className="hidden-text"> {t.frame.running}</span>
-                </span>
-              )}
-            </Link>
-          </li>
-        ))}
-      </ul>
-      <p className={styles.scheme}>
-        <code>{data?.scheme}</code>
-      </p>
     </nav>
   );
 }

@@ -61,7 +61,7 @@ function Body(props: Props) {
           {t.confirm.back}
         </Button>
         <Button
-          color={props.danger ? "var(--bad)" : undefined}
+          color={props.danger ? "bad" : undefined}
           onClick={props.onConfirm}
           loading={props.busy}
           disabled={!ready}

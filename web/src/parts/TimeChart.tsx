@@ -67,7 +67,14 @@ function options(
     cursor: { y: false, points: { size: 7, fill: token("--ink") }, drag: { x: false, y: false } },
     scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.15 : 1] } },
     axes: [
-      { ...axis, grid: { show: false }, values: (_, ticks) => ticks.map((s) => time(s)) },
+      {
+        ...axis,
+        grid: { show: false },
+        size: 30,
+        space: 96,
+        incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300],
+        values: (_, ticks) => ticks.map((s) => time(s)),
+      },
       {
         ...axis,
         size: 56,

@@ -469,8 +469,7 @@ export const en = {
     move: (n: string) => `Move ${n} slots`,
     assign: (n: string) => `Assign ${n} slots`,
     nothing: "Nothing to do, go to operations",
-    facts: (slots: string, total: string, keys: string, size: string) =>
-      `${slots} of ${total} slots, about ${keys} keys and ${size}.`,
+    facts: (keys: string, size: string) => `About ${keys} keys and ${size} to copy.`,
     factsAssign: (slots: string, total: string) =>
       `${slots} of ${total} slots get an owner. Nothing is copied.`,
     takes: (time: string) => `Takes about ${time}.`,

@@ -38,7 +38,7 @@ export function GroupCard({ group, slotCount }: { group: Group; slotCount: numbe
       <dl className={styles.figures}>
         <Fact label={t.groups.slots}>
           {integer(group.slotCount)}{" "}
-          <span className="quiet">{percent(slotCount ? group.slotCount / slotCount : 0)}</span>
+          <span className="quiet">· {percent(slotCount ? group.slotCount / slotCount : 0)}</span>
         </Fact>
         <Fact label={t.groups.load}>
           {ops.value} {ops.unit}

@@ -104,7 +104,7 @@ function Details({ group, slotCount }: { group: Group; slotCount: number }) {
         <dl className={styles.figures}>
           <Fact label={t.groups.slots}>
             {integer(group.slotCount)}{" "}
-            <span className="quiet">{percent(slotCount ? group.slotCount / slotCount : 0)}</span>
+            <span className="quiet">· {percent(slotCount ? group.slotCount / slotCount : 0)}</span>
           </Fact>
           <Fact label={t.groups.load}>
             {ops.value} {ops.unit}

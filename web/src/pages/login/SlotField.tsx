@@ -43,7 +43,7 @@ function paint(canvas: HTMLCanvasElement, scheme: "light" | "dark"): void {
     const owner = Math.floor((i / total) * 4);
     // The tail of each owner's run has gone to the fifth group.
     const tail = ((i / total) * 4) % 1 > 0.8;
-    context.fillStyle = colorAt(tail ? 4 : owner, scheme);
+    context.fillStyle = colorAt(tail ? 7 : owner, scheme);
     context.globalAlpha = 0.28 + 0.6 * ((i % columns) / columns);
     context.fillRect((i % columns) * cell, Math.floor(i / columns) * cell, cell - gap, cell - gap);
   }

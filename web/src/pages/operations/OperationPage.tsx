@@ -15,7 +15,7 @@ import { MovesTable } from "./MovesTable";
 import { OperationActions } from "./OperationActions";
 import { OperationBar } from "./OperationBar";
 import styles from "./Operations.module.css";
-import { progressLine, took } from "./progressLine";
+import { amountLine, took } from "./progressLine";
 import { SpeedControl } from "./SpeedControl";
 
 export function OperationPage({ id }: { id: string }) {
@@ -59,7 +59,7 @@ function Standing({ operation }: { operation: Operation }) {
       </div>
       <OperationBar operation={operation} testId="operation-progress" />
       <p className="second" data-testid="operation-line">
-        {operation.state === "succeeded" ? t.operation.done(took(operation)) : progressLine(operation)}
+        {operation.state === "succeeded" ? t.operation.done(took(operation)) : amountLine(operation)}
       </p>
       <Announcer operation={operation} />
       {operation.reason && <Reason operation={operation} />}

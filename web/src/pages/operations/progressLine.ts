@@ -6,8 +6,14 @@ import { t } from "../../text";
 /** "63 % · 6.2 of 9.8 GiB · 41 MiB/s · about 1 min 30 s left" */
 export function progressLine(operation: Operation): string {
   const p = operation.progress;
+  return p ? [percent(p.fraction), amountLine(operation)].filter(Boolean).join(" · ") : "";
+}
+
+/** The same without the share, for where it is shown large. */
+export function amountLine(operation: Operation): string {
+  const p = operation.progress;
   if (!p) return "";
-  const parts = [percent(p.fraction)];
+  const parts: string[] = [];
   if (p.bytesTotal > 0) parts.push(t.progress.of(bytes(p.bytesDone), bytes(p.bytesTotal)));
   else if (p.slotsTotal > 0) parts.push(t.progress.slots(integer(p.slotsDone), integer(p.slotsTotal)));
   if (operation.state === "running" && p.bytesPerSecond > 0) parts.push(bytesRate(p.bytesPerSecond));

@@ -14,7 +14,7 @@ const opsText = (ops: number) => {
   return `${value} ${unit}`;
 };
 /** Nobody gets too thin to read, so shares are softened. */
-const grow = (part: number, total: number) => 0.35 + (total > 0 ? part / total : 0);
+const grow = (part: number, total: number) => 4 + (total > 0 ? (10 * part) / total : 0);
 
 export function Strip({ proxies, groups }: { proxies: ProxyInfo[]; groups: Group[] }) {
   const colorOf = useGroupColor();

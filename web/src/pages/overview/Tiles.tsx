@@ -1,5 +1,5 @@
 import { useHistory } from "../../api/history";
-import type { Snapshot } from "../../api/types";
+import type { Group, Snapshot } from "../../api/types";
 import {
   bytes,
   bytesFigure,
@@ -10,6 +10,7 @@ import {
   ratePerSecond,
 } from "../../model/format";
 import { Meter, Sparkline, Tile } from "../../parts/figures";
+import { useGroupColor } from "../../parts/groups";
 import { t } from "../../text";
 import styles from "./Overview.module.css";
 
@@ -33,7 +34,7 @@ export function Tiles({ snapshot }: { snapshot: Snapshot }) {
               : t.overview.owners(groups.filter((g) => g.slotCount > 0).length, groups.length)
         }
       >
-        <Meter ratio={total ? served / total : 0} label={t.overview.slotsServed} />
+        <Shares groups={groups} total={total} />
       </Tile>
       <Tile
         label={t.overview.throughput}
@@ -51,6 +52,20 @@ export function Tiles({ snapshot }: { snapshot: Snapshot }) {
       </Tile>
       <MemoryTile snapshot={snapshot} />
     </dl>
+  );
+}
+
+/** Who owns how much of the slots, as one bar. */
+function Shares({ groups, total }: { groups: Group[]; total: number }) {
+  const colorOf = useGroupColor();
+  const owning = groups.filter((g) => g.slotCount > 0);
+  const words = owning.map((g) => `${g.id} ${percent(total ? g.slotCount / total : 0)}`).join(", ");
+  return (
+    <div className={styles.shares} role="img" aria-label={words} title={words}>
+      {owning.map((g) => (
+        <span key={g.id} style={{ flexGrow: g.slotCount, background: colorOf(g.id) }} />
+      ))}
+    </div>
   );
 }
 

@@ -35,7 +35,7 @@ export function BeforeAfter({ before, after }: { before: Share[]; after: Share[]
               <th scope="col" className="num">
                 {t.plan.slotsThen}
               </th>
-              <th scope="col" className="num">
+              <th scope="col" className={`num ${styles.wide}`}>
                 {t.plan.change}
               </th>
               <th scope="col" className={`num ${styles.wide}`}>
@@ -67,7 +67,7 @@ export function BeforeAfter({ before, after }: { before: Share[]; after: Share[]
                   <td className="num">
                     <strong>{integer(is.slots)}</strong>
                   </td>
-                  <td className="num second">
+                  <td className={`num second ${styles.wide}`}>
                     {change > 0 ? "+" : change < 0 ? "−" : ""}
                     {change === 0 ? t.plan.same : integer(Math.abs(change))}
                   </td>

@@ -6,7 +6,7 @@ import { GroupMark } from "../../parts/groups";
 import { RangeText } from "../../parts/RangeText";
 import { t } from "../../text";
 
-const first = 12;
+const first = 10;
 
 export function PlanMoves({ moves }: { moves: Move[] }) {
   const [all, setAll] = useState(moves.length <= first);

@@ -138,13 +138,7 @@ function facts(plan: Plan, slotCount: number, limit: number | undefined): string
   if (plan.goal === "assign") return t.plan.factsAssign(integer(e.slots), integer(slotCount));
   const seconds = limit ? Math.max(e.seconds ?? 0, e.bytes / limit) : e.seconds;
   const time = seconds ? t.plan.takes(estimate(seconds)) : "";
-  return [
-    t.plan.facts(integer(e.slots), integer(slotCount), count(e.keys), bytes(e.bytes)),
-    time,
-    t.plan.latency,
-  ]
-    .filter(Boolean)
-    .join(" ");
+  return [t.plan.facts(count(e.keys), bytes(e.bytes)), time, t.plan.latency].filter(Boolean).join(" ");
 }
 
 function Stale({ plan, problem }: { plan: Plan; problem: Error | null }) {

@@ -10,7 +10,7 @@ import { RangeText } from "../../parts/RangeText";
 import { State } from "../../parts/State";
 import { t } from "../../text";
 
-const tones = { online: "neutral", moving: "active", held: "warn", unassigned: "bad" } as const;
+const tones = { online: "neutral", moving: "active", held: "active", unassigned: "bad" } as const;
 
 export function RunTable({ runs }: { runs: SlotRun[] }) {
   const sorted = runs.toSorted(

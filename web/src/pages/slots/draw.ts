@@ -166,8 +166,11 @@ function paintGaps(context: CanvasRenderingContext2D, view: View, look: Look, ro
   if (view.cell < 4) return;
   const gap = view.cell >= 14 ? 2 : 1;
   context.fillStyle = look.ground;
+  // Between small cells a full line would be most of the picture.
+  context.globalAlpha = view.cell >= 8 ? 1 : 0.42;
   for (let x = 1; x <= view.columns; x++) context.fillRect(x * view.cell - gap, 0, gap, rows * view.cell);
   for (let y = 1; y <= rows; y++) context.fillRect(0, y * view.cell - gap, view.columns * view.cell, gap);
+  context.globalAlpha = 1;
 }
 
 function paintSelection(context: CanvasRenderingContext2D, view: View, look: Look, slotCount: number): void {
