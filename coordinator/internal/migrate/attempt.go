@@ -25,7 +25,7 @@ const (
 	convergeFor   = 5 * time.Second
 	firstKeyCost  = 15 * time.Microsecond // assumed until measured
 	replicaBehind = 4 << 20               // bytes; a replica further behind is not read from
-	maxPages      = 3                     // passes over a big key that keeps changing, before it counts as hot
+	maxPages      = 2                     // passes over a big key that keeps changing, before it counts as hot
 )
 
 // attempt is one try at the moves that leave one source. Its connections end
@@ -461,10 +461,11 @@ func (a *attempt) catchUp(ctx context.Context) error {
 			return err
 		}
 		caughtUp := a.src.tail.Offset() >= at-replicaBehind
-		if left < enough && caughtUp {
+		big := a.names.hasBig(a.pages, a.hot)
+		if left < enough && caughtUp && !big {
 			return a.waitPaused(ctx, 0)
 		}
-		if left < enough {
+		if left < enough && !big {
 			if err := a.src.tail.Wait(ctx, at); err != nil {
 				return again("catch up: %w", err)
 			}

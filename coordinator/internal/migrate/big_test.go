@@ -69,10 +69,10 @@ func TestBigKeysInPages(t *testing.T) {
 		t.Run(fmt.Sprintf("replicas=%d", replicas), func(t *testing.T) {
 			w := newWorld(t, 2, replicas, "slowlog-log-slower-than 20000")
 			src, dst := w.master("g1"), w.master("g2")
-			w.big(src, "hash", "big:hash", 300_000)
-			w.big(src, "set", "big:set", 100_000)
-			w.big(src, "zset", "big:zset", 200_000)
-			w.big(src, "list", "big:list", 200_000)
+			w.big(src, "hash", "big:hash", 60_000)
+			w.big(src, "set", "big:set", 30_000)
+			w.big(src, "zset", "big:zset", 40_000)
+			w.big(src, "list", "big:list", 40_000)
 			c := w.admin(src, 0)
 			c.Set(w.ctx, "big:string", strings.Repeat("0123456789abcdef", 1<<18), time.Hour)
 			c.HSet(w.ctx, "wide:hash", "a", strings.Repeat("a", 3<<20), "b", strings.Repeat("b", 1<<20))
@@ -110,7 +110,7 @@ func TestHotBigKeys(t *testing.T) {
 	w := newWorld(t, 2, 0)
 	src, dst := w.master("g1"), w.master("g2")
 	w.big(src, "hash", "small:hot", 20_000) // some 2 MB
-	w.big(src, "zset", "large:hot", 250_000)
+	w.big(src, "zset", "large:hot", 160_000)
 	w.fill(src, 1000)
 	l := w.newLeader(nil)
 	d := w.newDoor("p1")

@@ -104,6 +104,20 @@ func (c *changed) leave(slots topo.SlotSet) {
 	}
 }
 
+// hasBig reports whether a big key is among the names.
+func (c *changed) hasBig(known map[string]int, hot map[string]bigName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range known {
+		if _, named := c.names[name]; named {
+			if _, aside := hot[name]; !aside {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (c *changed) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -201,7 +201,7 @@ func TestCancelAndPause(t *testing.T) {
 	l := w.newLeader(func(r *Runner) { r.PurgeDelay = 0 })
 	d := w.newDoor("p1")
 	c := w.newCounters(d, 2)
-	limits := topo.Limits{BytesPerSecond: 250_000}
+	limits := topo.Limits{BytesPerSecond: 200_000}
 	cancelled := 0
 	for run := range 12 {
 		from, to := "g1", "g2"
@@ -296,7 +296,7 @@ func TestNodesFailDuringCopy(t *testing.T) {
 			l := w.newLeader(func(r *Runner) { r.PurgeDelay = 0 })
 			d := w.newDoor("p1")
 			c := w.newCounters(d, 2)
-			w.control("op-1", topo.Control{Limits: topo.Limits{BytesPerSecond: 150_000}})
+			w.control("op-1", topo.Control{Limits: topo.Limits{BytesPerSecond: 100_000}})
 			w.submit("op-1", topo.Move{Slots: slots(0, 8000), From: "g1", To: "g2"})
 			out := l.start("op-1")
 			w.eventually("part is copied", func() bool { return w.operation("op-1").Progress.KeysDone > 1000 })

@@ -35,6 +35,9 @@ const (
 var (
 	// errBudget: the last copies took too long; the hold was released.
 	errBudget = errors.New("the last copies did not fit the time slots may be held")
+	// errBig: a big key was written just before the hold. It is known now, and
+	// the next time catching up sees to it.
+	errBig = errors.New("a big key was written right before the hold")
 	// errReplicas: a target's replicas did not confirm in time.
 	errReplicas = errors.New("the target's replicas are behind")
 )
@@ -66,6 +69,8 @@ func (a *attempt) finish(ctx context.Context) error {
 			if len(a.slots()) == 0 {
 				return nil
 			}
+		case errors.Is(err, errBig):
+			continue
 		case errors.Is(err, errBudget):
 			size = max(1, part.Len()/2)
 		case errors.Is(err, handover.ErrNotDrained), errors.Is(err, store.ErrConflict), errors.Is(err, errReplicas):
@@ -240,7 +245,8 @@ func (a *attempt) copyLast(ctx context.Context, part topo.SlotSet) error {
 			}
 			if k.price > hotBudget/2 {
 				a.names.put([]string{k.name}) // in pages, after the release
-				return errBudget
+				a.pages[k.name] += 0
+				return errBig
 			}
 			if _, _, err := a.copier.reread(ctx, a.src.master, k.db, []string{k.name}, true); err != nil {
 				return again("copy changed keys: %w", err)

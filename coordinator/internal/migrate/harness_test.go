@@ -245,7 +245,7 @@ type door struct {
 	mu       sync.Mutex
 	changed  chan struct{}
 	topology *topo.Topology
-	inflight map[string]int // requests by node address
+	inflight map[string]map[topo.Epoch]int // requests by node address and the epoch they began in
 	clients  map[string]*redis.Client
 	closed   bool
 
@@ -255,7 +255,7 @@ type door struct {
 
 func (w *world) newDoor(id string) *door {
 	w.t.Helper()
-	d := &door{w: w, id: id, inc: "i1", password: rand.Text(), changed: make(chan struct{}), inflight: map[string]int{}, clients: map[string]*redis.Client{}}
+	d := &door{w: w, id: id, inc: "i1", password: rand.Text(), changed: make(chan struct{}), inflight: map[string]map[topo.Epoch]int{}, clients: map[string]*redis.Client{}}
 	d.user = topo.ProxyUser(d.id, d.inc)
 	cred := topo.Credential{Format: topo.Format, ID: id, Incarnation: d.inc, PasswordHash: node.HashPassword(d.password)}
 	if _, err := w.st.Begin().Put(store.PrefixCredentials+id, cred).Commit(w.ctx); err != nil {
@@ -324,7 +324,11 @@ func (d *door) record() topo.ProxyRecord {
 			busy := 0
 			for _, run := range t.Slots {
 				if t.Hold.Slots.Overlaps(topo.SlotSet{{First: run.First, Last: run.Last}}) {
-					busy += d.inflight[t.Group(run.Group).Master()]
+					for began, n := range d.inflight[t.Group(run.Group).Master()] {
+						if began < t.Epoch {
+							busy += n
+						}
+					}
 				}
 			}
 			if busy == 0 {
@@ -387,12 +391,16 @@ func (d *door) do(key string, db int, only string, f func(c *redis.Client) error
 		})
 		d.clients[id] = c
 	}
-	d.inflight[addr]++
+	if d.inflight[addr] == nil {
+		d.inflight[addr] = map[topo.Epoch]int{}
+	}
+	epoch := d.topology.Epoch
+	d.inflight[addr][epoch]++
 	d.mu.Unlock()
 	err := f(c)
 	d.mu.Lock()
-	d.inflight[addr]--
-	if d.inflight[addr] == 0 {
+	d.inflight[addr][epoch]--
+	if epoch < d.topology.Epoch && d.inflight[addr][epoch] == 0 {
 		d.poke()
 	}
 	d.mu.Unlock()

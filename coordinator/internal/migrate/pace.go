@@ -13,15 +13,19 @@ import (
 
 // The pace of a copy. Three things slow it down: a person's pause, a person's
 // limit in bytes a second, and the nodes themselves: each tenth of a second
-// their masters are asked for ROLE, and when the answer takes long or replicas
-// fall behind, the copier rests for a multiple of the time it worked.
+// their masters are asked for ROLE, and when the answer takes much longer than
+// before the copy, or replicas fall behind, the copier rests for a multiple of
+// the time it worked. It never stops for that: a machine that is busy with
+// something else must not keep slots from moving off it.
 
 const (
 	probeEvery = 100 * time.Millisecond
-	slowAnswer = 5 * time.Millisecond // an answer above it counts as slow
+	slowAnswer = 5 * time.Millisecond // an answer that takes longer, and
+	slowTimes  = 4                    // so many times the usual, counts as slow
 	replicaLag = 32 << 20             // bytes; more counts as slow
-	restMost   = 16.0
-	burst      = 256 << 10 // bytes a limit lets through at once
+	restMost   = 4.0                  // works a fifth of the time at least
+	burstLeast = 16 << 10             // bytes a limit lets through at once: a tenth of a second's, but
+	burstMost  = 1 << 20              // within these
 )
 
 // pacer is called by the one goroutine that copies.
@@ -35,7 +39,7 @@ type pacer struct {
 }
 
 func newPacer(op *operation) *pacer {
-	return &pacer{op: op, limiter: rate.NewLimiter(rate.Inf, burst), worked: time.Now()}
+	return &pacer{op: op, limiter: rate.NewLimiter(rate.Inf, burstMost), worked: time.Now()}
 }
 
 // wait blocks as long as is due after bytes were copied.
@@ -63,9 +67,13 @@ func (p *pacer) wait(ctx context.Context, bytes int) error {
 	}
 	if p.limiter.Limit() != limit {
 		p.limiter.SetLimit(limit)
+		p.limiter.SetBurst(burstMost)
+		if limit != rate.Inf {
+			p.limiter.SetBurst(max(burstLeast, min(int(limit/10), burstMost)))
+		}
 	}
 	for limit != rate.Inf && bytes > 0 {
-		n := min(bytes, burst)
+		n := min(bytes, p.limiter.Burst())
 		if err := p.limiter.WaitN(ctx, n); err != nil {
 			return err
 		}
@@ -77,6 +85,13 @@ func (p *pacer) wait(ctx context.Context, bytes int) error {
 
 // watch asks the nodes how they fare until ctx ends.
 func (p *pacer) watch(ctx context.Context, pool *node.Pool, addrs []string) {
+	usual := map[string]time.Duration{}
+	for _, addr := range addrs {
+		for range 5 { // the longest of a few: what the node's clients are used to
+			took, _ := askRole(ctx, pool, addr)
+			usual[addr] = max(usual[addr], took)
+		}
+	}
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
@@ -87,7 +102,8 @@ func (p *pacer) watch(ctx context.Context, pool *node.Pool, addrs []string) {
 		}
 		slow := false
 		for _, addr := range addrs {
-			slow = slow || strained(ctx, pool, addr)
+			took, behind := askRole(ctx, pool, addr)
+			slow = slow || behind || took > max(slowAnswer, slowTimes*usual[addr])
 		}
 		p.mu.Lock()
 		if slow {
@@ -99,22 +115,24 @@ func (p *pacer) watch(ctx context.Context, pool *node.Pool, addrs []string) {
 	}
 }
 
-func strained(ctx context.Context, pool *node.Pool, addr string) bool {
+// askRole says how long a master takes to answer, and whether a replica of it
+// is far behind. A master out of reach is not slow: who needs it will say so.
+func askRole(ctx context.Context, pool *node.Pool, addr string) (took time.Duration, behind bool) {
 	admin, err := pool.Get(ctx, addr)
 	if err != nil {
-		return false // who needs the node will say so
+		return 0, false
 	}
 	asked := time.Now()
 	role, err := admin.Role(ctx)
 	if err != nil {
-		return false
+		return 0, false
 	}
-	slow := time.Since(asked) > slowAnswer
+	took = time.Since(asked)
 	for _, r := range role.Replicas {
 		// A tail acknowledges nothing; it and a syncing replica stand at 0.
-		slow = slow || r.Offset > 0 && role.Offset-r.Offset > replicaLag
+		behind = behind || r.Offset > 0 && role.Offset-r.Offset > replicaLag
 	}
-	return slow
+	return took, behind
 }
 
 // paused shows the operation as paused until people want something else.
