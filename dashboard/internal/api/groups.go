@@ -61,11 +61,12 @@ type byNode struct {
 // accepted answers work that goes on: where to follow it, and how it is now.
 type accepted = Made[view.Operation]
 
-func (a *API) accepted(op *topo.Operation, err error) (*accepted, error) {
+func (a *API) accepted(ctx context.Context, op *topo.Operation, err error) (*accepted, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &accepted{Base + "/operations/" + op.ID, view.OperationOf(a.View.State(), op)}, nil
+	shape, err := a.View.Fresh(ctx, op)
+	return &accepted{Base + "/operations/" + op.ID, shape}, err
 }
 
 func work(id, method, path, tag, summary string) huma.Operation {
@@ -78,12 +79,14 @@ func (a *API) registerGroups() {
 	add(a, access.Operator, work("add-group", http.MethodPost, "/groups", "groups", "Add a group of nodes"), a.addGroup)
 	add(a, access.Admin, work("remove-group", http.MethodDelete, "/groups/{id}", "groups", "Remove a group that owns no slots"),
 		func(ctx context.Context, in *byID) (*accepted, error) {
-			return a.accepted(a.Client.RemoveGroup(ctx, in.ID, callerOf(ctx).who.Name))
+			op, err := a.Client.RemoveGroup(ctx, in.ID, callerOf(ctx).who.Name)
+			return a.accepted(ctx, op, err)
 		})
 	add(a, access.Operator, work("add-node", http.MethodPost, "/groups/{id}/nodes", "groups", "Attach a node as a replica"), a.addNode)
 	add(a, access.Operator, work("remove-node", http.MethodDelete, "/groups/{id}/nodes/{addr}", "groups", "Remove a replica"),
 		func(ctx context.Context, in *byNode) (*accepted, error) {
-			return a.accepted(a.Client.RemoveNode(ctx, in.ID, in.Addr, callerOf(ctx).who.Name))
+			op, err := a.Client.RemoveNode(ctx, in.ID, in.Addr, callerOf(ctx).who.Name)
+			return a.accepted(ctx, op, err)
 		})
 	add(a, access.Operator, huma.Operation{
 		OperationID: "probe-nodes", Method: http.MethodPost, Path: "/node-probes", Tags: []string{"groups"}, DefaultStatus: http.StatusOK,
@@ -102,7 +105,8 @@ func (a *API) addGroup(ctx context.Context, in *struct{ Body GroupInput }) (*acc
 		}
 		group.Nodes = append(group.Nodes, topo.Node{Addr: n.Addr, Role: topo.Role(n.Role), Zone: n.Zone})
 	}
-	return a.accepted(a.Client.AddGroup(ctx, group, callerOf(ctx).who.Name))
+	op, err := a.Client.AddGroup(ctx, group, callerOf(ctx).who.Name)
+	return a.accepted(ctx, op, err)
 }
 
 func (a *API) addNode(ctx context.Context, in *struct {
@@ -114,7 +118,8 @@ func (a *API) addNode(ctx context.Context, in *struct {
 		return nil, invalid("/addr", err)
 	}
 	node := topo.Node{Addr: in.Body.Addr, Role: topo.Replica, Zone: in.Body.Zone}
-	return a.accepted(a.Client.AddNode(ctx, in.ID, node, callerOf(ctx).who.Name))
+	op, err := a.Client.AddNode(ctx, in.ID, node, callerOf(ctx).who.Name)
+	return a.accepted(ctx, op, err)
 }
 
 func (a *API) probe(ctx context.Context, in *struct{ Body ProbeInput }) (*Body[view.List[NodeProbe]], error) {

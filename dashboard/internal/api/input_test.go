@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -115,9 +117,32 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%v: want field %s, got %+v", tt.err, tt.field, p.Errors)
 		}
 	}
+	for _, code := range coordinatorCodes(t) {
+		if _, known := kinds[code]; !known {
+			t.Errorf("code %s of the coordinator has no status", code)
+		}
+	}
 	for code, k := range kinds {
 		if k.title == "" || k.status < 400 || http.StatusText(k.status) == "" {
 			t.Errorf("kind %s is incomplete", code)
 		}
 	}
+}
+
+// coordinatorCodes reads the codes from the source that defines them, so that
+// a new one can not be forgotten here.
+func coordinatorCodes(t *testing.T) []coordinator.Code {
+	t.Helper()
+	source, err := os.ReadFile("../../../coordinator/problem.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []coordinator.Code
+	for _, m := range regexp.MustCompile(`(?m)^\t\w+ +Code = "([a-z-]+)"`).FindAllSubmatch(source, -1) {
+		out = append(out, coordinator.Code(m[1]))
+	}
+	if len(out) < 10 {
+		t.Fatalf("only %d codes were found", len(out))
+	}
+	return out
 }

@@ -61,7 +61,8 @@ func (a *API) registerOperations() {
 		add(a, access.Operator, work(verb+"-operation", http.MethodPost, "/operations/{id}/actions/"+verb, "operations",
 			upperFirst(verb)+" an operation"),
 			func(ctx context.Context, in *byID) (*accepted, error) {
-				return a.accepted(a.Client.Control(ctx, in.ID, coordinator.Change{Wish: &wish}, callerOf(ctx).who.Name))
+				op, err := a.Client.Control(ctx, in.ID, coordinator.Change{Wish: &wish}, callerOf(ctx).who.Name)
+				return a.accepted(ctx, op, err)
 			})
 	}
 	add(a, access.Operator, work("change-operation", http.MethodPatch, "/operations/{id}", "operations", "Change the speed of an operation"), a.change)
@@ -127,7 +128,8 @@ func (a *API) start(ctx context.Context, in *struct{ Body OperationInput }) (*ac
 	if in.Body.Limits != nil {
 		limits = topo.Limits(*in.Body.Limits)
 	}
-	return a.accepted(a.Client.Submit(ctx, in.Body.Plan, callerOf(ctx).who.Name, limits))
+	op, err := a.Client.Submit(ctx, in.Body.Plan, callerOf(ctx).who.Name, limits)
+	return a.accepted(ctx, op, err)
 }
 
 func (a *API) operations(_ context.Context, in *operationQuery) (*Body[view.List[view.Operation]], error) {
@@ -149,5 +151,6 @@ func (a *API) change(ctx context.Context, in *struct {
 		return nil, invalid("/limits", errors.New("say what to change"))
 	}
 	limits := topo.Limits(*in.Body.Limits)
-	return a.accepted(a.Client.Control(ctx, in.ID, coordinator.Change{Limits: &limits}, callerOf(ctx).who.Name))
+	op, err := a.Client.Control(ctx, in.ID, coordinator.Change{Limits: &limits}, callerOf(ctx).who.Name)
+	return a.accepted(ctx, op, err)
 }

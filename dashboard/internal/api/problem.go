@@ -157,7 +157,7 @@ func problemOf(err error) *Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &cp):
-		p = problem(cp.Code, cp.Detail).hint(cp.Hint)
+		p = problem(cp.Code, sentence(cp.Detail)).hint(sentence(cp.Hint))
 		if _, known := kinds[cp.Code]; !known {
 			p.cause = err
 		}
@@ -239,6 +239,14 @@ func validationProblem(status int, message string, errs []error) *Problem {
 		}
 	}
 	return p
+}
+
+// sentence makes a sentence of an error's text.
+func sentence(text string) string {
+	if text == "" || strings.ContainsAny(text[len(text)-1:], ".!?") {
+		return upperFirst(text)
+	}
+	return upperFirst(text) + "."
 }
 
 func upperFirst(text string) string {

@@ -88,7 +88,7 @@ type OperationSummary struct {
 func Operations(s *State) []Operation {
 	out := make([]Operation, 0, len(s.Operations))
 	for _, op := range s.Operations {
-		out = append(out, OperationOf(s, op))
+		out = append(out, OperationOf(s, op, s.Controls[op.ID]))
 	}
 	slices.SortFunc(out, func(a, b Operation) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
@@ -96,9 +96,8 @@ func Operations(s *State) []Operation {
 	return out
 }
 
-// OperationOf derives the shape of one operation.
-func OperationOf(s *State, op *topo.Operation) Operation {
-	control := s.Controls[op.ID]
+// OperationOf derives the shape of one operation with what is wished of it.
+func OperationOf(s *State, op *topo.Operation, control topo.Control) Operation {
 	out := Operation{
 		ID: op.ID, Kind: string(op.Kind), Goal: string(op.Goal), State: string(op.State), Reason: op.Reason, Plan: op.Plan,
 		Moves: []Move{}, Progress: progress(op.Progress), Limits: Limits(control.Limits), Log: []LogLine{},
@@ -137,13 +136,16 @@ func progress(p topo.Progress) Progress {
 }
 
 // actions lists what can be asked of an operation. Only the moving of slots
-// can be paused; the rest is over in moments.
+// can be paused; the rest is over in moments, and a removal that began ends.
 func actions(op *topo.Operation, wish topo.Wish) []string {
 	if wish == topo.WishCancel || op.State.Finished() || op.State == topo.OpCancelling {
 		return []string{}
 	}
 	if op.Kind != topo.OpMigrate {
-		return []string{"cancel"}
+		if op.State == topo.OpQueued || op.Kind == topo.OpAddGroup || op.Kind == topo.OpAddNode {
+			return []string{"cancel"}
+		}
+		return []string{}
 	}
 	if op.State == topo.OpPaused || wish == topo.WishPause {
 		return []string{"resume", "cancel"}

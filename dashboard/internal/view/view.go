@@ -11,6 +11,7 @@ package view
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -134,7 +135,7 @@ func (v *View) shape(s *State, t Topic, id string, now time.Time) (any, bool) {
 		return v.status(s, now), true
 	case TopicOperations:
 		if op := s.Operations[id]; op != nil {
-			return OperationOf(s, op), true
+			return OperationOf(s, op, s.Controls[id]), true
 		}
 	}
 	return nil, false
@@ -245,7 +246,7 @@ func (v *View) begin(s *State, stream *Stream, seen int64, now time.Time) ([]Eve
 		if rev <= seen || op == nil {
 			continue
 		}
-		e, err := encode(string(TopicOperations), s.Rev, OperationOf(s, op))
+		e, err := encode(string(TopicOperations), s.Rev, OperationOf(s, op, s.Controls[id]))
 		if err != nil {
 			return nil, err
 		}
@@ -315,11 +316,21 @@ func (v *View) ping(ctx context.Context) {
 func (v *View) Operation(ctx context.Context, id string) (Operation, error) {
 	s := v.state.Load()
 	if op := s.Operations[id]; op != nil {
-		return OperationOf(s, op), nil
+		return OperationOf(s, op, s.Controls[id]), nil
 	}
 	op, _, err := store.Load[topo.Operation](ctx, v.store, store.PrefixOperations+id)
 	if err != nil {
 		return Operation{}, err
 	}
-	return OperationOf(s, &op), nil
+	return v.Fresh(ctx, &op)
+}
+
+// Fresh is the shape of an operation just written, with what is wished of it
+// now rather than when the watch last brought it.
+func (v *View) Fresh(ctx context.Context, op *topo.Operation) (Operation, error) {
+	control, _, err := store.Load[topo.Control](ctx, v.store, store.PrefixControls+op.ID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return Operation{}, err
+	}
+	return OperationOf(v.state.Load(), op, control), nil
 }
