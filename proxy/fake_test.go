@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -74,7 +75,7 @@ type cluster struct {
 
 func newCluster(t *testing.T, endpoint string) *cluster {
 	t.Helper()
-	name := strings.ToLower(strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()))
+	name := strings.ToLower(strings.NewReplacer("/", "-", " ", "-").Replace(t.Name())) + "-" + rand.Text()[:6] // also with -count
 	st, err := store.Open(store.Config{Endpoints: []string{endpoint}, Cluster: name})
 	if err != nil {
 		t.Fatal(err)
