@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 }
 
 // eventually waits for a condition, looking every few milliseconds.
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -71,7 +71,7 @@ func never(t *testing.T, what string, span time.Duration, holds func() bool) {
 	}
 }
 
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
 
 func (l testLog) Write(p []byte) (int, error) {
 	l.t.Log(strings.TrimSpace(string(p)))
@@ -81,13 +81,13 @@ func (l testLog) Write(p []byte) (int, error) {
 // cluster is one test's cluster: groups g1, g2, … of one master each, all slots
 // spread over them.
 type cluster struct {
-	t     *testing.T
+	t     testing.TB
 	st    *store.Store
 	log   *slog.Logger
 	nodes []*localredis.Process
 }
 
-func newCluster(t *testing.T, groups int) *cluster {
+func newCluster(t testing.TB, groups int) *cluster {
 	t.Helper()
 	st, err := store.Open(store.Config{Endpoints: []string{endpoint}, Cluster: topo.NewID("c")})
 	if err != nil {
@@ -128,6 +128,7 @@ type leader struct {
 func quick(tm *timing) {
 	tm.tryLive, tm.tryGone = 60*time.Millisecond, 40*time.Millisecond
 	tm.reconcile = 50 * time.Millisecond
+	tm.drain = 3 * time.Second // the machine may be busy; who does not drain says so
 	tm.node = time.Second
 }
 

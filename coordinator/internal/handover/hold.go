@@ -63,19 +63,29 @@ func (m *Manager) Hold(ctx context.Context, slots topo.SlotSet, attempt string) 
 	if len(slots) == 0 {
 		return nil, errors.New("hold: no slots given")
 	}
-	if err := m.settle(ctx, slots); err != nil {
-		return nil, fmt.Errorf("hold slots %s: %w", slots, err)
-	}
-	if err := m.takeGate(ctx); err != nil {
-		return nil, fmt.Errorf("hold slots %s: %w", slots, err)
-	}
-	held, err := m.hold(ctx, slots, attempt)
-	if err != nil {
+	for round := 1; ; round++ {
+		if err := m.settle(ctx, slots); err != nil {
+			return nil, fmt.Errorf("hold slots %s: %w", slots, err)
+		}
+		if err := m.takeGate(ctx); err != nil {
+			return nil, fmt.Errorf("hold slots %s: %w", slots, err)
+		}
+		held, err := m.hold(ctx, slots, attempt)
+		if err == nil {
+			return held, nil
+		}
 		m.leaveGate()
-		return nil, fmt.Errorf("hold slots %s: %w", slots, err)
+		if !errors.Is(err, errUnsettled) || round == settleRounds {
+			return nil, fmt.Errorf("hold slots %s: %w", slots, err)
+		}
 	}
-	return held, nil
 }
+
+// errUnsettled: between settling and getting the gate something changed.
+var errUnsettled = fmt.Errorf("%w: the topology changes all the time", ErrNotDrained)
+
+// settleRounds bounds how often that is put up with.
+const settleRounds = 20
 
 // hold publishes the hold and waits for the drain. The caller has the gate.
 func (m *Manager) hold(ctx context.Context, slots topo.SlotSet, attempt string) (*Held, error) {
@@ -83,8 +93,8 @@ func (m *Manager) hold(ctx context.Context, slots topo.SlotSet, attempt string) 
 	if err != nil {
 		return nil, err
 	}
-	if stuck := m.unsettled(slots); len(stuck) > 0 { // it may have changed before we got the gate
-		return nil, &NotDrained{Nodes: stuck}
+	if !m.isSettled(slots) {
+		return nil, errUnsettled
 	}
 	id := topo.NewID("h")
 	next, err := base.Next(func(t *topo.Topology) {
@@ -131,7 +141,7 @@ func (m *Manager) hold(ctx context.Context, slots topo.SlotSet, attempt string) 
 // own notes which hold is ours, so that it is not taken for an orphan.
 func (m *Manager) own(hold string) {
 	m.mu.Lock()
-	m.ownHold = hold
+	m.ownHold, m.stirred = hold, true
 	m.poke()
 	m.mu.Unlock()
 }
@@ -141,11 +151,11 @@ func (m *Manager) own(hold string) {
 // of them is that the nodes concerned dropped their users, see unsettled.
 // mu is held.
 func (m *Manager) undrained(hold string, epoch topo.Epoch) (behind, busy []string) {
-	for _, p := range m.topology.Proxies {
+	for i, p := range m.topology.Proxies {
 		if p.State != topo.Admitted {
 			continue
 		}
-		switch user := topo.ProxyUser(p.ID, p.Incarnation); {
+		switch user := m.users[i]; {
 		case m.applied[user] < epoch:
 			behind = append(behind, p.ID)
 		case m.drained[user] != hold:
@@ -180,6 +190,13 @@ func (m *Manager) settle(ctx context.Context, slots topo.SlotSet) error {
 		report.Behind = append(report.Behind, p.ID)
 	}
 	return report
+}
+
+// isSettled reports whether what settle waits for is still so.
+func (m *Manager) isSettled(slots topo.SlotSet) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.laggards(m.topology.Epoch))+len(m.evicting())+len(m.unsettledLocked(slots)) == 0
 }
 
 // Switch publishes change and drops the hold, in one transaction with what
@@ -278,7 +295,7 @@ func (m *Manager) unsettledLocked(slots topo.SlotSet) []string {
 	var owing []string
 	for _, n := range m.ownersLocked(slots) {
 		w := m.workers[n.Addr]
-		if m.settled(w) || (n.Role == topo.Replica && w != nil && w.unreachable) {
+		if m.fenced(w) || (n.Role == topo.Replica && w != nil && w.unreachable) {
 			continue
 		}
 		owing = append(owing, n.Addr)

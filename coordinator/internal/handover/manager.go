@@ -52,6 +52,7 @@ type timing struct {
 	tryLive   time.Duration // between two tries of a proxy whose lease lives
 	tryGone   time.Duration // the same where the lease ended
 	tries     int           // failed ones before eviction
+	leave     time.Duration // how long a proxy that said it goes may be back from a restart
 	mass      time.Duration // how long many missing records are taken for etcd's trouble
 	reconcile time.Duration // between two looks at a node's users
 	node      time.Duration // bound of one such look
@@ -65,6 +66,7 @@ var defaults = timing{
 	tryLive:   time.Second,
 	tryGone:   350 * time.Millisecond,
 	tries:     3,
+	leave:     30 * time.Second,
 	mass:      15 * time.Second,
 	reconcile: 500 * time.Millisecond,
 	node:      3 * time.Second,
@@ -97,7 +99,10 @@ type Manager struct {
 
 	topology *topo.Topology // newest seen, nil before the first
 	rev      int64          // revision it was written at
+	users    []string       // of topology.Proxies, in their order
+	members  map[string]int // proxy id → index into topology.Proxies
 	ownHold  string         // id of the hold a Held of ours stands for
+	stirred  bool           // something changed that plan looks at; an acknowledgement of a proxy does not
 
 	proxies     map[string]topo.ProxyRecord // by proxy id
 	missing     map[string]time.Time        // by proxy id: since when it has no record
@@ -107,10 +112,12 @@ type Manager struct {
 	evicted     map[string]bool             // by user
 	reasons     map[string]string           // by user: why it is being evicted
 	tried       map[string]try              // by user
+	leaving     map[string]bool             // by user: it said that it goes
 	refused     map[string]string           // by user: why it is not admitted, logged once
 
 	admitting map[string]topo.Credential // by user: gets its users now, is in the topology next
 	usersSeq  int64                      // rises whenever the users wanted on nodes change
+	fenceSeq  int64                      // usersSeq when somebody last ceased to be wanted
 	workers   map[string]*worker         // by node address
 	prepared  map[string]int             // nodes outside the topology that are to have users all the same
 }
@@ -136,6 +143,7 @@ func New(st *store.Store, lead *store.Leadership, pool *node.Pool, log *slog.Log
 		evicted:     map[string]bool{},
 		reasons:     map[string]string{},
 		tried:       map[string]try{},
+		leaving:     map[string]bool{},
 		refused:     map[string]string{},
 		admitting:   map[string]topo.Credential{},
 		usersSeq:    1,
@@ -193,6 +201,7 @@ func (m *Manager) follow(ctx context.Context, prefix string) {
 			m.seeEvicted(batch)
 		}
 		m.loaded[prefix] = true
+		m.stirred = m.stirred || batch.Reset
 		m.poke()
 		m.mu.Unlock()
 	}
@@ -260,12 +269,27 @@ func (m *Manager) accept(t *topo.Topology, rev int64) {
 	if rev <= m.rev {
 		return
 	}
-	anew := m.topology == nil || !slices.Equal(m.topology.Proxies, t.Proxies)
-	m.topology, m.rev = t, rev
+	former := m.topology
+	anew := former == nil || !slices.Equal(former.Proxies, t.Proxies)
+	m.topology, m.rev, m.stirred = t, rev, true
 	if anew {
-		m.usersChanged()
+		m.users = make([]string, len(t.Proxies))
+		m.members = make(map[string]int, len(t.Proxies))
+		for i, p := range t.Proxies {
+			m.users[i], m.members[p.ID] = topo.ProxyUser(p.ID, p.Incarnation), i
+		}
+		m.usersChanged(former == nil || m.lostAny(former))
 	}
 	m.poke()
+}
+
+// lostAny reports whether somebody admitted in the former topology no longer
+// is. mu is held.
+func (m *Manager) lostAny(former *topo.Topology) bool {
+	return slices.ContainsFunc(former.Proxies, func(p topo.Member) bool {
+		now := m.member(p.ID)
+		return p.State == topo.Admitted && (now == nil || *now != p)
+	})
 }
 
 func (m *Manager) seeProxies(b store.Batch) {
@@ -291,9 +315,16 @@ func (m *Manager) seeProxies(b store.Batch) {
 			m.log.Warn("record of a proxy is under another's key", "key", item.Key, "proxy", r.ID)
 			continue
 		}
+		before, known := m.proxies[r.ID]
+		m.stirred = m.stirred || !known || before.Incarnation != r.Incarnation
 		m.proxies[r.ID] = r
 		delete(m.missing, r.ID)
 		user := topo.ProxyUser(r.ID, r.Incarnation)
+		if r.Draining {
+			m.leaving[user] = true
+		} else {
+			delete(m.leaving, user)
+		}
 		if r.AppliedEpoch > m.applied[user] {
 			m.applied[user] = r.AppliedEpoch
 			delete(m.tried, user) // it moves, it is only behind
@@ -308,16 +339,17 @@ func (m *Manager) seeProxies(b store.Batch) {
 	for _, key := range b.Deletes {
 		id := key[len(store.PrefixProxies):]
 		delete(m.proxies, id)
-		m.missing[id] = now
+		m.missing[id], m.stirred = now, true
 	}
 }
 
 // member finds a proxy in the newest topology. mu is held.
 func (m *Manager) member(id string) *topo.Member {
-	if m.topology == nil {
+	i, ok := m.members[id]
+	if !ok {
 		return nil
 	}
-	return m.topology.Member(id)
+	return &m.topology.Proxies[i]
 }
 
 func (m *Manager) seeCredentials(b store.Batch) {
@@ -328,9 +360,9 @@ func (m *Manager) seeCredentials(b store.Batch) {
 			continue
 		}
 		if c != m.credentials[c.ID] {
-			m.credentials[c.ID] = c
+			m.credentials[c.ID], m.stirred = c, true
 			if m.member(c.ID) != nil {
-				m.usersChanged()
+				m.usersChanged(false)
 			}
 		}
 	}
@@ -343,7 +375,7 @@ func (m *Manager) seeEvicted(b store.Batch) {
 			m.log.Warn("memory of an eviction is not readable", "key", item.Key, "err", err)
 			continue
 		}
-		m.evicted[topo.ProxyUser(e.ID, e.Incarnation)] = true
+		m.evicted[topo.ProxyUser(e.ID, e.Incarnation)], m.stirred = true, true
 	}
 }
 
@@ -368,8 +400,8 @@ func (m *Manager) Applied() map[string]topo.Epoch {
 		return nil
 	}
 	all := make(map[string]topo.Epoch, len(m.topology.Proxies))
-	for _, p := range m.topology.Proxies {
-		all[p.ID] = m.applied[topo.ProxyUser(p.ID, p.Incarnation)]
+	for i, p := range m.topology.Proxies {
+		all[p.ID] = m.applied[m.users[i]]
 	}
 	return all
 }

@@ -220,6 +220,36 @@ func TestLeasesLostAllAtOnceEvictNobody(t *testing.T) {
 	}
 }
 
+func TestStoppedProxyIsForgottenUnlessItComesBack(t *testing.T) {
+	c := newCluster(t, 1)
+	m := c.lead(func(tm *timing) { tm.leave = 200 * time.Millisecond })
+	gone, back, killed := c.proxy("gone", "i1"), c.proxy("back", "i1"), c.proxy("killed", "i1")
+	admitted(t, m, gone, back, killed)
+	for _, p := range []*proxy{gone, back, killed} {
+		p.follows(t, m)
+		p.deaf.Store(true)
+		if p == killed {
+			p.stop()
+			continue
+		}
+		if err := p.report(t.Context(), topo.ProxyRecord{Draining: true}); err != nil {
+			t.Fatal(err)
+		}
+		p.stop()
+	}
+	back = c.proxy("back", "i1")
+	eventually(t, "the stopped one is gone", func() bool {
+		now, _ := m.Topology()
+		return now.Member("gone") == nil
+	})
+	if !back.admitted(m.Manager) {
+		t.Error("one that only restarted was evicted")
+	}
+	if !killed.admitted(m.Manager) {
+		t.Error("one whose lease only ended was evicted with no change under way")
+	}
+}
+
 func TestRefusedProxies(t *testing.T) {
 	c := newCluster(t, 1)
 	m := c.lead()

@@ -62,8 +62,8 @@ func (m *Manager) followed(ctx context.Context, epoch func() topo.Epoch, also fu
 // laggards lists the admitted proxies that did not apply epoch e. mu is held.
 func (m *Manager) laggards(e topo.Epoch) []topo.Member {
 	var behind []topo.Member
-	for _, p := range m.topology.Proxies {
-		if p.State == topo.Admitted && m.applied[topo.ProxyUser(p.ID, p.Incarnation)] < e {
+	for i, p := range m.topology.Proxies {
+		if p.State == topo.Admitted && m.applied[m.users[i]] < e {
 			behind = append(behind, p)
 		}
 	}
@@ -123,6 +123,7 @@ func (m *Manager) noteTry(ctx context.Context, e topo.Epoch) error {
 			m.reasons[user] = fmt.Sprintf("runs epoch %d and did not apply epoch %d in %d tries", m.applied[user], e, t.count)
 		}
 	}
+	m.stirred = true
 	m.poke()
 	return nil
 }
@@ -168,6 +169,7 @@ func (m *Manager) tendMembers(ctx context.Context) error {
 			return err
 		}
 		err = m.carryOut(ctx, a)
+		m.stir()
 		switch {
 		case err == nil, errors.Is(err, store.ErrConflict):
 			continue
@@ -184,17 +186,29 @@ func (m *Manager) tendMembers(ctx context.Context) error {
 	}
 }
 
+// stir has plan look again.
+func (m *Manager) stir() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stirred = true
+	m.poke()
+}
+
 // plan says what the members need. mu is held.
 func (m *Manager) plan() agenda {
 	var a agenda
+	if !m.stirred {
+		return a
+	}
+	m.stirred = false
 	hold := m.topology.Hold
 	a.orphan = hold != nil && hold.ID != m.ownHold && hold.Phase == topo.Holding
-	everywhere := m.settledWithinReach()
-	for _, p := range m.topology.Proxies {
-		user := topo.ProxyUser(p.ID, p.Incarnation)
+	fenced := m.withinReach(m.fenced)
+	for i, p := range m.topology.Proxies {
+		user := m.users[i]
 		switch {
 		case p.State == topo.Evicting:
-			if everywhere && len(a.fenced) < batchMost {
+			if fenced && len(a.fenced) < batchMost {
 				a.fenced = append(a.fenced, p)
 			}
 		case m.reasons[user] != "":
@@ -202,9 +216,12 @@ func (m *Manager) plan() agenda {
 		case m.replaced(p):
 			m.reasons[user] = "registered anew as another incarnation"
 			a.evict = append(a.evict, p)
+		case m.left(p, user):
+			m.reasons[user] = "it was stopped and did not come back"
+			a.evict = append(a.evict, p)
 		}
 	}
-	if m.batch() && everywhere {
+	if m.batch() && m.withinReach(m.settled) {
 		for _, c := range m.admitting {
 			a.joined = append(a.joined, c)
 		}
@@ -219,20 +236,27 @@ func (m *Manager) plan() agenda {
 // mu is held.
 func (m *Manager) batch() bool {
 	applicants := m.applicants()
-	same := true
+	same, fewer := true, false
 	for user := range m.admitting {
 		if _, ok := applicants[user]; !ok { // admitted now, or gone again
 			delete(m.admitting, user)
-			same = false
+			same, fewer = false, fewer || !slices.Contains(m.users, user)
 		}
 	}
 	if len(m.admitting) == 0 && len(applicants) > 0 {
 		m.admitting, same = applicants, false
 	}
 	if !same {
-		m.usersChanged()
+		m.usersChanged(fewer)
 	}
 	return same && len(m.admitting) > 0
+}
+
+// left reports whether the proxy said that it goes, and went. One that only
+// restarts is back sooner, and needs nothing. mu is held.
+func (m *Manager) left(p topo.Member, user string) bool {
+	since, gone := m.missing[p.ID]
+	return gone && m.leaving[user] && time.Since(since) >= m.timing.leave
 }
 
 // replaced reports whether the proxy itself says that its old incarnation is
@@ -248,7 +272,7 @@ func (m *Manager) applicants() map[string]topo.Credential {
 	all := map[string]topo.Credential{}
 	for id, r := range m.proxies {
 		c := m.credentials[id]
-		if m.topology.Member(id) != nil || c.Incarnation != r.Incarnation {
+		if m.member(id) != nil || c.Incarnation != r.Incarnation {
 			continue
 		}
 		user := topo.ProxyUser(id, c.Incarnation)
@@ -283,10 +307,8 @@ func (m *Manager) refusal(c topo.Credential) string {
 	case m.evicted[user]:
 		return "this incarnation was evicted"
 	}
-	for _, p := range m.topology.Proxies {
-		if topo.ProxyUser(p.ID, p.Incarnation) == user {
-			return fmt.Sprintf("its user would be that of proxy %s", p.ID)
-		}
+	if i := slices.Index(m.users, user); i >= 0 {
+		return fmt.Sprintf("its user would be that of proxy %s", m.topology.Proxies[i].ID)
 	}
 	return ""
 }
@@ -376,7 +398,9 @@ func (m *Manager) forget(ctx context.Context, members []topo.Member) error {
 		delete(m.tried, user)
 		delete(m.applied, user)
 		delete(m.drained, user)
+		delete(m.leaving, user)
 	}
+	m.stirred = true
 	m.poke()
 	m.mu.Unlock()
 	for _, p := range members {

@@ -33,28 +33,32 @@ type worker struct {
 	reason      string
 }
 
-// settled reports whether the node's users are as wanted. mu is held.
+// settled reports whether the node has exactly the users wanted. mu is held.
 func (m *Manager) settled(w *worker) bool { return w != nil && w.confirmed == m.usersSeq }
 
-// settledWithinReach reports whether that is so for every node that can be
+// fenced reports whether the node lets in nobody who ceased to be wanted; it
+// may still lack somebody who just came. mu is held.
+func (m *Manager) fenced(w *worker) bool { return w != nil && w.confirmed >= m.fenceSeq }
+
+// withinReach reports whether a claim holds for every node that can be
 // reached. Those that can not get what they owe when they are back, and until
 // then take part in no hold. mu is held.
-func (m *Manager) settledWithinReach() bool {
+func (m *Manager) withinReach(claim func(*worker) bool) bool {
 	for _, addr := range m.wantedNodes() {
 		w := m.workers[addr]
-		if w == nil || (!w.unreachable && !m.settled(w)) {
+		if w == nil || (!w.unreachable && !claim(w)) {
 			return false
 		}
 	}
 	return true
 }
 
-// Settled reports whether the users of the node at addr are as wanted: only
-// then it may take part in a copy, a hold or a promotion.
+// Settled reports whether the node at addr lets in nobody who is not wanted
+// any more: only then it may take part in a copy, a hold or a promotion.
 func (m *Manager) Settled(addr string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.settled(m.workers[addr])
+	return m.fenced(m.workers[addr])
 }
 
 // wantedNodes lists the nodes that are to have users. mu is held.
@@ -162,6 +166,7 @@ func (m *Manager) retire(leaving []*worker) {
 	for _, w := range leaving {
 		delete(m.workers, w.addr)
 	}
+	m.stirred = true
 	m.poke()
 }
 
@@ -189,9 +194,14 @@ func (m *Manager) roleOf(addr string) topo.Role {
 	return ""
 }
 
-// usersChanged notes that nodes are to have other users. mu is held.
-func (m *Manager) usersChanged() {
+// usersChanged notes that nodes are to have other users, and whether some are
+// to go. mu is held.
+func (m *Manager) usersChanged(fewer bool) {
 	m.usersSeq++
+	if fewer {
+		m.fenceSeq = m.usersSeq
+	}
+	m.stirred = true
 	m.pokeWorkers()
 	m.poke()
 }
@@ -248,6 +258,7 @@ func (m *Manager) tend(ctx context.Context, w *worker) {
 func (m *Manager) note(w *worker, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.stirred = true
 	if err == nil {
 		if w.reason != "" {
 			m.log.Info("node has its users again", "node", w.addr)
@@ -319,7 +330,7 @@ func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w.confirmed = seq
+	w.confirmed, m.stirred = seq, true
 	m.poke()
 	return admin, nil
 }
@@ -345,11 +356,11 @@ func identify(ctx context.Context, admin *node.Admin, intended topo.Role) error 
 // "" where the hash is no more known: such a user is left as it is. mu is held.
 func (m *Manager) wantedUsers() map[string]string {
 	wanted := make(map[string]string, len(m.topology.Proxies)+len(m.admitting))
-	for _, p := range m.topology.Proxies {
+	for i, p := range m.topology.Proxies {
 		if p.State != topo.Admitted {
 			continue
 		}
-		user := topo.ProxyUser(p.ID, p.Incarnation)
+		user := m.users[i]
 		wanted[user] = ""
 		if c := m.credentials[p.ID]; c.Incarnation == p.Incarnation && hashPattern.MatchString(c.PasswordHash) {
 			wanted[user] = c.PasswordHash
