@@ -10,7 +10,9 @@
 // set-up token for one use.
 //
 // A credential that was checked is believed for recheck, so that a page of
-// requests costs one read; a revoked one works at most that much longer.
+// requests costs one read; a revoked one works at most that much longer. While
+// etcd does not answer it is believed for grace: nobody can revoke anything
+// then, and people need the page most.
 package access
 
 import (
@@ -36,6 +38,7 @@ const (
 	SessionLife = 12 * time.Hour
 
 	recheck  = 2 * time.Second
+	grace    = time.Hour
 	cacheMax = 4096
 	format   = 1
 )
@@ -113,8 +116,9 @@ type Access struct {
 }
 
 type checked struct {
-	who   Principal
-	until time.Time
+	who    Principal
+	until  time.Time // believed without looking
+	proven time.Time // when etcd last said so
 }
 
 // New makes the access of the store's cluster.
@@ -137,14 +141,20 @@ func digest(text string) string {
 // cached gives the principal of a credential, from memory or by load.
 func (a *Access) cached(key string, load func() (Principal, error)) (Principal, error) {
 	a.mu.Lock()
-	c, ok := a.known[key]
+	before, known := a.known[key]
 	a.mu.Unlock()
-	if ok && a.now().Before(c.until) {
-		return c.who, nil
+	if known && a.now().Before(before.until) {
+		return before.who, nil
 	}
 	who, err := load()
+	now := a.now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if known && store.Unavailable(err) && now.Sub(before.proven) < grace {
+		before.until = now.Add(recheck)
+		a.known[key] = before
+		return before.who, nil
+	}
 	if err != nil {
 		delete(a.known, key)
 		return Principal{}, err
@@ -152,7 +162,7 @@ func (a *Access) cached(key string, load func() (Principal, error)) (Principal, 
 	if len(a.known) >= cacheMax {
 		clear(a.known)
 	}
-	a.known[key] = checked{who, a.now().Add(recheck)}
+	a.known[key] = checked{who, now.Add(recheck), now}
 	return who, nil
 }
 

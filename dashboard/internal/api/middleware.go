@@ -129,12 +129,15 @@ func (a *API) identify(c *gin.Context) {
 	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), callerKey, who))
 }
 
+// credentialTimeout bounds what a check may wait for etcd.
+const credentialTimeout = 2 * time.Second
+
 // credential checks the token or the cookie of a request.
 func (a *API) credential(r *http.Request) (access.Principal, bool, error) {
 	if !isAPI(r.URL.Path) {
 		return access.Principal{}, false, nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), credentialTimeout)
 	defer cancel()
 	var who access.Principal
 	var err error

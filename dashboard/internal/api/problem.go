@@ -145,6 +145,8 @@ func (p *Problem) field(pointer, detail string) *Problem {
 	return p
 }
 
+const awayDetail = "etcd does not answer. Proxies keep serving; nothing can be changed until it is back."
+
 // problemOf maps any error to its document. What is not known is "internal":
 // the cause is logged, not sent.
 func problemOf(err error) *Problem {
@@ -178,7 +180,7 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, store.ErrConflict):
 		return problem(coordinator.SlotBusy, "Somebody changed it at the same time: look again.")
 	case store.Unavailable(err):
-		p = problem(coordinator.StoreUnavailable, "etcd does not answer. Proxies keep serving; nothing can be changed until it is back.")
+		p = problem(coordinator.StoreUnavailable, awayDetail)
 		p.cause = err
 		return p
 	}

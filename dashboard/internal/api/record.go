@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 	"github.com/gin-gonic/gin"
 
+	"shardis/coordinator"
 	"shardis/coordinator/store"
 )
 
@@ -54,6 +55,10 @@ func (a *API) record(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	c, op := humagin.Unwrap(ctx), ctx.Operation()
+	if a.View.Lost() { // Nobody should wait for a time-out to learn it.
+		a.refuse(c, problem(coordinator.StoreUnavailable, awayDetail))
+		return
+	}
 	key, hash := "", ""
 	if header := c.GetHeader("Idempotency-Key"); header != "" && op.Method == http.MethodPost && op.Metadata[metaSecret] == nil {
 		if len(header) > 200 {

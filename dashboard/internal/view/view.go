@@ -155,6 +155,9 @@ func (v *View) State() *State { return v.state.Load() }
 // Connected reports whether etcd answered lately.
 func (v *View) Connected() bool { return v.connected.Load() }
 
+// Lost reports that etcd answered before and does no longer.
+func (v *View) Lost() bool { return !v.connected.Load() && v.state.Load().Rev > 0 }
+
 // Asker reads single proxies.
 func (v *View) Asker() *Asker { return v.asker }
 
