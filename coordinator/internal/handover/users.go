@@ -29,6 +29,7 @@ type worker struct {
 	stop        context.CancelFunc
 	ended       chan struct{} // closed when no pass is under way any more
 	confirmed   int64         // usersSeq the node is known to agree with; 0 = it owes
+	asked       int           // rises when only a pass begun from now on counts
 	unreachable bool          // the last pass could not reach it
 	reason      string
 }
@@ -221,6 +222,7 @@ func (m *Manager) pokeNodes(nodes []topo.Node) {
 	for _, n := range nodes {
 		if w := m.workers[n.Addr]; w != nil {
 			w.confirmed = 0
+			w.asked++
 			w.poke()
 		}
 	}
@@ -284,7 +286,7 @@ func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*
 	ctx, cancel := context.WithTimeout(ctx, m.timing.node)
 	defer cancel()
 	m.mu.Lock()
-	wanted, seq, role := m.wantedUsers(), m.usersSeq, w.role
+	wanted, seq, role, asked := m.wantedUsers(), m.usersSeq, w.role, w.asked
 	m.mu.Unlock()
 
 	admin, err := m.pool.Get(ctx, w.addr)
@@ -330,8 +332,10 @@ func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w.confirmed, m.stirred = seq, true
-	m.poke()
+	if w.asked == asked {
+		w.confirmed, m.stirred = seq, true
+		m.poke()
+	}
 	return admin, nil
 }
 
