@@ -23,7 +23,7 @@ const (
 	slowAnswer = 5 * time.Millisecond // an answer that takes longer, and
 	slowTimes  = 4                    // so many times the usual, counts as slow
 	replicaLag = 32 << 20             // bytes; more counts as slow
-	restMost   = 4.0                  // works a fifth of the time at least
+	restMost   = 2.0                  // works a third of the time at least
 	burstLeast = 16 << 10             // bytes a limit lets through at once: a tenth of a second's, but
 	burstMost  = 1 << 20              // within these
 )
@@ -94,7 +94,7 @@ func (p *pacer) watch(ctx context.Context, pool *node.Pool, addrs []string) {
 	}
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
-	for {
+	for before := false; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -105,8 +105,10 @@ func (p *pacer) watch(ctx context.Context, pool *node.Pool, addrs []string) {
 			took, behind := askRole(ctx, pool, addr)
 			slow = slow || behind || took > max(slowAnswer, slowTimes*usual[addr])
 		}
+		twice := slow && before // once may be chance
+		before = slow
 		p.mu.Lock()
-		if slow {
+		if twice {
 			p.rest = min(2*p.rest+0.1, restMost)
 		} else if p.rest = 0.7 * p.rest; p.rest < 0.05 {
 			p.rest = 0
