@@ -42,7 +42,7 @@ func browser(t *testing.T) context.Context {
 }
 
 // id selects the element with a data-testid.
-func id(name string) string { return fmt.Sprintf(`[data-testid=%q]`, name) }
+func id(name string) chromedp.CSS { return chromedp.CSS(fmt.Sprintf(`[data-testid=%q]`, name)) }
 
 // page drives the dashboard in a browser.
 type page struct {
@@ -51,34 +51,52 @@ type page struct {
 	dir string // screenshots go here, "" for none
 }
 
-func (p *page) do(what string, actions ...chromedp.Action) {
+const pagePatience = 30 * time.Second
+
+// on runs one action and fails the test, showing the page, when it can not.
+func on[T any](p *page, what string, action chromedp.Action[T]) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(p.ctx, pagePatience)
 	defer cancel()
-	if err := chromedp.Run(ctx, actions...); err != nil {
-		var html string
+	value, err := chromedp.Run(ctx, action)
+	if err != nil {
 		short, cancelShort := context.WithTimeout(p.ctx, 5*time.Second)
 		defer cancelShort()
-		_ = chromedp.Run(short, chromedp.Text("body", &html, chromedp.ByQuery))
-		p.t.Fatalf("%s: %v\nthe page shows:\n%s", what, err, html)
+		shown, _ := chromedp.Run(short, chromedp.Text(chromedp.CSS("body")))
+		p.t.Fatalf("%s: %v\nthe page shows:\n%s", what, err, shown)
 	}
+	return value
 }
 
-func (p *page) click(name string) {
+// open starts the browser, without a time limit: that would end it, too.
+func (p *page) open(address string) {
 	p.t.Helper()
-	p.do("click "+name, chromedp.WaitVisible(id(name), chromedp.ByQuery), chromedp.Click(id(name), chromedp.ByQuery))
+	if _, err := chromedp.Run(p.ctx, chromedp.Navigate(address)); err != nil {
+		p.t.Fatalf("open %s: %v", address, err)
+	}
 }
 
 func (p *page) see(name string) {
 	p.t.Helper()
-	p.do("see "+name, chromedp.WaitVisible(id(name), chromedp.ByQuery))
+	on(p, "see "+name, chromedp.WaitVisible(id(name)))
+}
+
+func (p *page) click(name string) {
+	p.t.Helper()
+	p.see(name)
+	on(p, "click "+name, chromedp.Click(id(name)))
+}
+
+func (p *page) enter(name, text string) {
+	p.t.Helper()
+	p.see(name)
+	on(p, "type into "+name, chromedp.SendKeys(id(name), text))
 }
 
 func (p *page) text(name string) string {
 	p.t.Helper()
-	var text string
-	p.do("read "+name, chromedp.WaitVisible(id(name), chromedp.ByQuery), chromedp.Text(id(name), &text, chromedp.ByQuery))
-	return text
+	p.see(name)
+	return on(p, "read "+name, chromedp.Text(id(name)))
 }
 
 // shot keeps a picture of the page when pictures are wanted.
@@ -87,8 +105,8 @@ func (p *page) shot(name string) {
 	if p.dir == "" {
 		return
 	}
-	var png []byte
-	p.do("take a picture", chromedp.Sleep(700*time.Millisecond), chromedp.CaptureScreenshot(&png)) // lets the page settle
+	on(p, "let the page settle", chromedp.Sleep(time.Second))
+	png := on(p, "take a picture", chromedp.CaptureScreenshot())
 	if err := os.WriteFile(filepath.Join(p.dir, name+".png"), png, 0o644); err != nil {
 		p.t.Fatal(err)
 	}
@@ -97,9 +115,8 @@ func (p *page) shot(name string) {
 // owners reads the slot map's own summary: group → slots.
 func (p *page) owners() map[string]int {
 	p.t.Helper()
-	var text string
-	p.do("read the slot map", chromedp.WaitVisible(id("slot-map"), chromedp.ByQuery),
-		chromedp.AttributeValue(id("slot-map"), "data-owners", &text, nil, chromedp.ByQuery))
+	p.see("slot-map")
+	text := on(p, "read the slot map", chromedp.AttributeValue(id("slot-map"), "data-owners")).Value
 	owners := map[string]int{}
 	if err := json.Unmarshal([]byte(text), &owners); err != nil {
 		p.t.Fatalf("slot map says %q: %v", text, err)
@@ -116,10 +133,10 @@ func TestE2EBrowser(t *testing.T) {
 	w.fill(t.Context())
 	p := &page{t: t, ctx: browser(t), dir: os.Getenv("SHARDIS_SCREENSHOTS")}
 
-	p.do("open the dashboard", chromedp.Navigate(d.Dashboard))
+	p.open(d.Dashboard)
 	p.see("login-token")
 	p.shot("login")
-	p.do("log in", chromedp.SendKeys(id("login-token"), d.Token, chromedp.ByQuery))
+	p.enter("login-token", d.Token)
 	p.click("login-submit")
 
 	p.click("nav-groups")
