@@ -145,8 +145,8 @@ func TestReads(t *testing.T) {
 			t.Errorf("GET %s: no detail", path)
 		}
 	}
-	if r.checked < 20 {
-		t.Errorf("only %d answers were compared with the document", r.checked)
+	if n := r.checked.Load(); n < 20 {
+		t.Errorf("only %d answers were compared with the document", n)
 	}
 }
 

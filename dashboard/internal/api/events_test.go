@@ -253,13 +253,12 @@ func TestStreamNeedsLogin(t *testing.T) {
 func TestStreamSlowReader(t *testing.T) {
 	r := newRig(t)
 	r.seed()
-	// A raw connection with a small window that is not read at first.
+	// A raw connection that is not read at first.
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.(*net.TCPConn).SetReadBuffer(4096)
 	if _, err := fmt.Fprintf(conn, "GET %s/events?topics=operations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", Base, r.tokens[access.Viewer]); err != nil {
 		t.Fatal(err)
 	}
@@ -271,22 +270,31 @@ func TestStreamSlowReader(t *testing.T) {
 		}
 		return ""
 	})
-	// Large operations, each another one so that their pace does not hold them back.
-	long := strings.Repeat("x", 64<<10)
-	for i := 0; ; i++ {
-		op := operation(fmt.Sprintf("op-%d", 100+i), topo.OpRunning, time.Now())
-		op.Reason = long
-		r.put(store.PrefixOperations+op.ID, op)
-		quick.next("operations")
-		if _, resyncs := r.api.View.Counts(); resyncs > 0 {
-			break
+	// A large event fills what lies between, then small ones fill the queue.
+	// Each is of another operation, so that their pace does not hold them back.
+	count := 0
+	send := func(n int, reason string) {
+		t.Helper()
+		txn := r.store.Begin()
+		for range n {
+			op := operation(fmt.Sprintf("op-%d", 100+count), topo.OpRunning, time.Now())
+			op.Reason = reason
+			txn = txn.Put(store.PrefixOperations+op.ID, op)
+			count++
 		}
-		if i > 2000 {
-			t.Fatal("the slow reader never fell behind")
+		r.commit(txn)
+		for range n {
+			quick.next("operations")
 		}
 	}
+	send(1, strings.Repeat("x", 1<<20))
+	for resyncs := int64(0); resyncs == 0; _, resyncs = r.api.View.Counts() {
+		if count > 10*view.QueueLength {
+			t.Fatal("the slow reader never fell behind")
+		}
+		send(16, "")
+	}
 	// It reads again: after what was on its way comes the order to start over.
-	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 20)
 	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	lines := bufio.NewReader(conn)
 	for resync := false; ; {

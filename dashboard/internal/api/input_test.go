@@ -57,7 +57,7 @@ func TestBadInput(t *testing.T) {
 		{"no key", "GET", "/slots/lookup", nil, 422, "invalid-input", "query/key", "required"},
 		{"unknown topic", "GET", "/events?topics=weather", nil, 422, "invalid-input", "", "topics"},
 		{"another media type", "POST", "/plans", `goal=slots`, 415, codeMediaType, "", ""},
-		{"short password", "POST", "/users", `{"name":"eve","role":"viewer","password":"short-SECRET"[:9]}`, 400, codeMalformed, "", ""},
+		{"malformed, with a password", "POST", "/users", `{"name":"eve","role":"viewer","password":"short-SECRET"[:9]}`, 400, codeMalformed, "", ""},
 		{"password too short", "POST", "/users", `{"name":"eve","role":"viewer","password":"s3cret"}`, 422, "invalid-input", "/password", "length"},
 		{"bad user name", "POST", "/users", `{"name":"a/b","role":"viewer","password":"s3cret-and-long"}`, 422, "invalid-input", "/name", "letters"},
 		{"bad token role", "POST", "/tokens", `{"name":"ci","role":"root"}`, 422, "invalid-input", "/role", "viewer"},
