@@ -23,9 +23,11 @@ const (
 	readyWithin   = 20 * time.Millisecond  // what remains to copy must take less before a hold
 	acceptable    = 100 * time.Millisecond // or less than this, when writes keep it above for convergeFor
 	convergeFor   = 5 * time.Second
-	firstKeyCost  = 15 * time.Microsecond // assumed until measured
-	replicaBehind = 4 << 20               // bytes; a replica further behind is not read from
-	maxPages      = 2                     // passes over a big key that keeps changing, before it counts as hot
+	firstKeyCost  = 15 * time.Microsecond   // assumed until measured
+	replicaBehind = 4 << 20                 // bytes the tail may be behind before it is waited for
+	replicaWait   = 1500 * time.Millisecond // a replica that just came has to be acknowledged first
+	replicaPoll   = 20 * time.Millisecond
+	maxPages      = 2 // passes over a big key that keeps changing, before it counts as hot
 )
 
 // attempt is one try at the moves that leave one source. Its connections end
@@ -318,24 +320,28 @@ func (a *attempt) dial(ctx context.Context, addr string) (*wire.Conn, error) {
 }
 
 // replicaInSync picks a replica of the source's master to read from, "" if
-// there is none.
+// there is none: one that soon has what the master has now.
 func (a *attempt) replicaInSync(ctx context.Context, g *topo.Group, master node.Info) string {
 	for _, n := range g.Nodes {
 		if n.Role != topo.Replica {
 			continue
 		}
-		admin, err := a.r.pool.Get(ctx, n.Addr)
-		if err != nil {
-			continue
-		}
-		info, err := admin.Info(ctx, "replication", "persistence")
-		if err != nil {
-			continue
-		}
-		behind := master.Int("master_repl_offset") - info.Int("slave_repl_offset")
-		if info["role"] == "slave" && info["master_link_status"] == "up" && info["loading"] == "0" &&
-			info["master_sync_in_progress"] == "0" && info["master_replid"] == master["master_replid"] && behind < replicaBehind {
-			return n.Addr
+		for deadline := time.Now().Add(replicaWait); time.Now().Before(deadline); {
+			admin, err := a.r.pool.Get(ctx, n.Addr)
+			if err != nil {
+				break
+			}
+			info, err := admin.Info(ctx, "replication", "persistence")
+			if err != nil || info["role"] != "slave" || info["master_link_status"] != "up" || info["loading"] != "0" ||
+				info["master_sync_in_progress"] != "0" || info["master_replid"] != master["master_replid"] {
+				break
+			}
+			if info.Int("slave_repl_offset") >= master.Int("master_repl_offset") {
+				return n.Addr
+			}
+			if sleep(ctx, replicaPoll) != nil {
+				return ""
+			}
 		}
 	}
 	return ""

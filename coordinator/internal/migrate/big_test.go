@@ -110,9 +110,9 @@ func TestHotBigKeys(t *testing.T) {
 	w := newWorld(t, 2, 0)
 	src, dst := w.master("g1"), w.master("g2")
 	w.big(src, "hash", "small:hot", 20_000) // some 2 MB
-	w.big(src, "zset", "large:hot", 160_000)
+	w.big(src, "zset", "large:hot", 60_000)
 	w.fill(src, 1000)
-	l := w.newLeader(nil)
+	l := w.newLeader(func(r *Runner) { r.hotBudget = 60 * time.Millisecond })
 	d := w.newDoor("p1")
 	var stop atomic.Bool
 	ended := make(chan error, 2)

@@ -27,8 +27,7 @@ const (
 	holdBudget   = 500 * time.Millisecond  // from the hold being published to the switch
 	holdLongest  = 1400 * time.Millisecond // proxies end a hold by themselves after 1.5 s
 	replicasWait = 200 * time.Millisecond
-	hotBudget    = 300 * time.Millisecond // of it for big keys that change all the time
-	holdFirst    = time.Second            // pause after a hold that failed
+	holdFirst    = time.Second // pause after a hold that failed
 	holdMost     = 16 * time.Second
 )
 
@@ -243,7 +242,7 @@ func (a *attempt) copyLast(ctx context.Context, part topo.SlotSet) error {
 			if k.price, err = a.price(k); err != nil {
 				return err
 			}
-			if k.price > hotBudget/2 {
+			if k.price > a.r.hotBudget/2 {
 				a.names.put([]string{k.name}) // in pages, after the release
 				a.pages[k.name] += 0
 				return errBig

@@ -73,7 +73,7 @@ func (a *attempt) park(ctx context.Context) error {
 	}
 	slices.SortFunc(keys, func(x, y bigName) int { return int(y.price - x.price) })
 	for _, k := range keys {
-		if total <= hotBudget {
+		if total <= a.r.hotBudget {
 			return nil
 		}
 		total -= k.price

@@ -37,6 +37,7 @@ import (
 
 const (
 	defaultPurgeDelay = 60 * time.Second
+	defaultHotBudget  = 300 * time.Millisecond
 	maxAttempts       = 20 // in a row that brought nothing, then a move has failed
 	backoffFirst      = 500 * time.Millisecond
 	backoffMost       = 15 * time.Second
@@ -55,6 +56,8 @@ type Runner struct {
 	PurgeDelay time.Duration
 	// Failpoint, if set, is called before and after each state is stored.
 	Failpoint func(state topo.MoveState, after bool)
+
+	hotBudget time.Duration // how much of a hold big keys that change all the time may take
 }
 
 // New makes a runner. It starts nothing.
@@ -62,7 +65,7 @@ func New(st *store.Store, lead *store.Leadership, hand *handover.Manager, pool *
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{st: st, lead: lead, hand: hand, pool: pool, log: log, PurgeDelay: defaultPurgeDelay}
+	return &Runner{st: st, lead: lead, hand: hand, pool: pool, log: log, PurgeDelay: defaultPurgeDelay, hotBudget: defaultHotBudget}
 }
 
 var (
