@@ -7,10 +7,6 @@ import (
 	"shardis/coordinator/topo"
 )
 
-// stale is the age at which figures of a group are no longer taken for the
-// present: the leader writes them every 2 s.
-const stale = 15 * time.Second
-
 // GroupState is how a group does.
 type GroupState string
 
@@ -38,7 +34,7 @@ type Node struct {
 	Clients        int64      `json:"clients"`
 	Zone           string     `json:"zone"`
 	RunID          string     `json:"runId"`
-	SeenAt         *time.Time `json:"seenAt,omitempty"`
+	SeenAt         *time.Time `json:"seenAt,omitempty" doc:"When its figures were last noted. The leader looks each second, but notes only what changed."`
 	Since          *time.Time `json:"since,omitempty" doc:"When reachable last changed."`
 }
 
@@ -53,7 +49,7 @@ type Group struct {
 	MemoryBytes    int64      `json:"memoryBytes"`
 	MaxMemoryBytes int64      `json:"maxMemoryBytes"`
 	OpsPerSecond   float64    `json:"opsPerSecond"`
-	ObservedAt     *time.Time `json:"observedAt,omitempty"`
+	ObservedAt     *time.Time `json:"observedAt,omitempty" doc:"When its figures were last noted."`
 	Nodes          []Node     `json:"nodes"`
 }
 
@@ -100,7 +96,7 @@ func group(s *State, g *topo.Group, draining map[string]bool, now time.Time) Gro
 		out.Nodes = append(out.Nodes, node)
 	}
 	out.ObservedAt = timePointer(seen.At)
-	out.State, out.Problem = judge(g, &seen, observed, now)
+	out.State, out.Problem = judge(s.Leader, g, &seen, observed, now)
 	if out.State == GroupOK && draining[g.ID] {
 		out.State = GroupDraining
 	}
@@ -118,11 +114,14 @@ func fillNode(node *Node, st *topo.NodeStatus) {
 // judge gives a group's state and the one problem that matters most:
 //
 //	down       the master does not answer
-//	attention  never looked at, or not for a while; a node has another role
+//	attention  never looked at, or nobody looks now; a node has another role
 //	           than intended; a replica is away or its link is down; memory is
 //	           nearly full
 //	ok         none of these
-func judge(g *topo.Group, seen *topo.Observed, observed bool, now time.Time) (GroupState, string) {
+//
+// The age of the figures says nothing: the leader writes them when they
+// change. Whether they are the present is whether there is a leader.
+func judge(leader string, g *topo.Group, seen *topo.Observed, observed bool, now time.Time) (GroupState, string) {
 	if !observed {
 		return GroupAttention, "No coordinator has looked at this group yet."
 	}
@@ -130,8 +129,8 @@ func judge(g *topo.Group, seen *topo.Observed, observed bool, now time.Time) (Gr
 	if master != nil && !master.Reachable {
 		return GroupDown, fmt.Sprintf("The master %s does not answer: %s.", master.Addr, reason(master.Error))
 	}
-	if age := now.Sub(seen.At); age > stale {
-		return GroupAttention, fmt.Sprintf("Last seen %s ago: is a coordinator running?", roughly(age))
+	if leader == "" {
+		return GroupAttention, fmt.Sprintf("No coordinator looks at it: its figures are of %s ago.", roughly(now.Sub(seen.At)))
 	}
 	for _, n := range g.Nodes {
 		st := seen.Node(n.Addr)

@@ -162,6 +162,7 @@ func findings(s *State, groups []Group, proxies []Proxy, slots SlotCounts, conne
 		case g.State == GroupDown && g.SlotCount > 0:
 			add(&critical, "critical", link, masterSince(g), fmt.Sprintf("Group %s is down", g.ID),
 				fmt.Sprintf("%s Commands for its %d slots fail.", g.Problem, g.SlotCount))
+		case s.Leader == "" && g.State == GroupAttention: // said once, below
 		case g.State == GroupDown || g.State == GroupAttention:
 			add(&warn, "warn", link, nil, fmt.Sprintf("Group %s needs attention", g.ID), g.Problem)
 		}

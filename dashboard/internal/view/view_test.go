@@ -120,9 +120,14 @@ func TestGroupState(t *testing.T) {
 		state  GroupState
 		says   string
 	}{
-		"all well":              {func(*State) {}, GroupOK, ""},
-		"never looked at":       {func(s *State) { delete(s.Observed, "g1") }, GroupAttention, "No coordinator has looked"},
-		"figures are old":       {func(s *State) { o := s.Observed["g1"]; o.At = now.Add(-time.Minute); s.Observed["g1"] = o }, GroupAttention, "60 s ago"},
+		"all well":           {func(*State) {}, GroupOK, ""},
+		"never looked at":    {func(s *State) { delete(s.Observed, "g1") }, GroupAttention, "No coordinator has looked"},
+		"unchanged for long": {func(s *State) { o := s.Observed["g1"]; o.At = now.Add(-time.Hour); s.Observed["g1"] = o }, GroupOK, ""},
+		"nobody looks": {func(s *State) {
+			o := s.Observed["g1"]
+			o.At = now.Add(-time.Minute)
+			s.Observed["g1"], s.Leader = o, ""
+		}, GroupAttention, "60 s ago"},
 		"master away":           {func(s *State) { s.Observed["g1"].Nodes[0].Reachable = false }, GroupDown, "n1:1 does not answer"},
 		"replica away":          {func(s *State) { s.Observed["g1"].Nodes[1].Reachable = false }, GroupAttention, "n2:1 does not answer"},
 		"replica not connected": {func(s *State) { s.Observed["g1"].Nodes[1].LinkUp = false }, GroupAttention, "not connected"},
