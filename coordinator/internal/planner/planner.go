@@ -162,9 +162,9 @@ func move(s *spread, req topo.PlanRequest) *Error {
 	to := slices.Index(s.groups, req.ToGroup)
 	switch {
 	case req.ToGroup == "":
-		return refuse(Invalid, "/to_group", "name the group that is to get the slots")
+		return refuse(Invalid, "/toGroup", "name the group that is to get the slots")
 	case to < 0:
-		return refuse(UnknownGroup, "/to_group", "group %q does not exist", req.ToGroup)
+		return refuse(UnknownGroup, "/toGroup", "group %q does not exist", req.ToGroup)
 	case req.Slots.Len() == 0:
 		return refuse(Invalid, "/slots", "name the slots to move, for example 0-99,512")
 	}
