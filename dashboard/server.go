@@ -44,7 +44,8 @@ type Server struct {
 	addr      string
 }
 
-// New checks the configuration. It does no I/O: Run does.
+// New checks the configuration. It does no I/O: Run does. The log should say
+// which part of the product it is of.
 func New(cfg Config, log *slog.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 	if cfg.Notice == nil {
 		cfg.Notice = os.Stderr
 	}
-	return &Server{cfg: cfg, log: log.With("part", "dashboard", "cluster", cfg.Cluster), listening: make(chan struct{})}, nil
+	return &Server{cfg: cfg, log: log.With("cluster", cfg.Cluster), listening: make(chan struct{})}, nil
 }
 
 // Addr waits until the server listens and gives its address, "" when ctx ends
