@@ -96,7 +96,8 @@ func (p *page) enter(name, text string) {
 func (p *page) text(name string) string {
 	p.t.Helper()
 	p.see(name)
-	return on(p, "read "+name, chromedp.Text(id(name)))
+	text := on(p, "read "+name, chromedp.Text(id(name)))
+	return strings.Join(strings.Fields(text), " ") // spaces of every width become plain ones
 }
 
 // shot keeps a picture of the page when pictures are wanted.
@@ -131,6 +132,7 @@ func TestE2EBrowser(t *testing.T) {
 	// Enough to move that the progress can be seen.
 	w := newWorkload(t, d, 4, 60_000, seed())
 	w.fill(t.Context())
+	stop := w.run(t.Context())
 	p := &page{t: t, ctx: browser(t), dir: os.Getenv("SHARDIS_SCREENSHOTS")}
 
 	p.open(d.Dashboard)
@@ -143,7 +145,7 @@ func TestE2EBrowser(t *testing.T) {
 	for _, group := range []string{"g1", "g2", "g3", "g4"} {
 		p.see("group-card-" + group)
 	}
-	if text := p.text("group-card-g4"); !strings.Contains(text, "\n0 · 0 %") {
+	if text := p.text("group-card-g4"); !strings.Contains(text, "Slots 0 · 0 %") {
 		t.Errorf("the spare group's card says: %s", text)
 	}
 	p.click("nav-slots")
@@ -161,6 +163,8 @@ func TestE2EBrowser(t *testing.T) {
 	}
 	p.shot("plan")
 	p.click("plan-start")
+	p.shot("confirm")
+	p.click("plan-start-confirm")
 	p.see("operation-progress")
 	p.shot("operation")
 	d.eventually("the operation on the page", 3*time.Minute, func() error {
@@ -195,6 +199,7 @@ func TestE2EBrowser(t *testing.T) {
 
 	owners := d.owners()
 	d.eventually("tables of the proxies", 10*time.Second, func() error { return d.tablesAgree(owners) })
+	stop()
 	w.verify(t.Context())
 	d.eventually("keys on the nodes", time.Minute, func() error {
 		_, byGroup, misplaced := d.keysOnNodes()
