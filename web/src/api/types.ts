@@ -95,6 +95,8 @@ export type ProxyInfo = {
   cpuPercent: number;
   errorsPerSecond?: number;
   pid?: number;
+  problem?: string; // why there are no fresh figures
+  unreachable?: string[]; // nodes it can not reach
 };
 
 export type ProxyDetail = ProxyInfo & {

@@ -17,7 +17,7 @@ export function group(id: string, slots: string, slotCount: number): Group {
       {
         addr: `127.0.0.1:71${id.slice(1)}1`,
         role: "replica",
-        observedRole: "slave",
+        observedRole: "replica",
         reachable: true,
         linkUp: true,
         lagBytes: 0,

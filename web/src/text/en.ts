@@ -294,6 +294,7 @@ export const en = {
     none: "No proxy has registered yet. Start one with: shardis proxy",
     skew: (versions: string) => `Proxies run different versions: ${versions}.`,
     lag: (n: number) => (n > 0 ? `${n} behind` : "current"),
+    unreachable: (nodes: string) => `can not reach ${nodes}`,
     pid: "Process",
     noAdmin: "The proxy's admin port did not answer, so its tables are missing.",
     columns: {
@@ -384,6 +385,8 @@ export const en = {
     sub: (id: string, by: string, at: string) => `${id}${by ? `, by ${by}` : ""}, ${at}`,
     standing: "Progress",
     done: (took: string) => (took ? `Finished in ${took}.` : "Finished."),
+    ended: (done: string, total: string, took: string) =>
+      `Ended${took ? ` after ${took}` : ""}: ${done} of ${total} slots moved, the others stay where they were.`,
     slots: "Slots moved",
     keys: "Keys copied",
     keyRate: "Keys",
@@ -469,11 +472,8 @@ export const en = {
     move: (n: string) => `Move ${n} slots`,
     assign: (n: string) => `Assign ${n} slots`,
     nothing: "Nothing to do, go to operations",
-    facts: (keys: string, size: string) => `About ${keys} keys and ${size} to copy.`,
-    factsAssign: (slots: string, total: string) =>
-      `${slots} of ${total} slots get an owner. Nothing is copied.`,
-    takes: (time: string) => `Takes about ${time}.`,
-    latency: "Clients see no errors; each slot pauses shortly at hand-over, p99 ≤ 50 ms.",
+    takes: (rate: string, time: string) => `At ${rate} it takes about ${time}.`,
+    latency: "Each slot pauses shortly at its hand-over, p99 ≤ 50 ms.",
     blocked: "A check failed. Solve it, then compute the plan anew.",
     stale: "This plan is out of date",
     expired: "It is too old to be run.",
@@ -489,7 +489,6 @@ export const en = {
     same: "same",
     keysThen: "Keys after",
     bytesThen: "Memory after",
-    confirmTitle: (verb: string) => `${verb}?`,
     confirmEffect:
       "The cluster keeps serving. You can pause or cancel at any time; a cancel leaves moved slots where they are and loses nothing.",
     confirmAssign: "The slots can be used as soon as they have an owner.",

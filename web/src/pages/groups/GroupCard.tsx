@@ -37,7 +37,7 @@ export function GroupCard({ group, slotCount }: { group: Group; slotCount: numbe
       )}
       <dl className={styles.figures}>
         <Fact label={t.groups.slots}>
-          {integer(group.slotCount)}{" "}
+          {t.slots.count(integer(group.slotCount))}{" "}
           <span className="quiet">· {percent(slotCount ? group.slotCount / slotCount : 0)}</span>
         </Fact>
         <Fact label={t.groups.load}>
@@ -69,13 +69,14 @@ export function GroupCard({ group, slotCount }: { group: Group; slotCount: numbe
 /** A node in one line: who it is and how far behind. */
 function NodeLine({ node }: { node: Node }) {
   const wrongRole = !!node.observedRole && node.observedRole !== node.role;
-  const bad = !node.reachable || wrongRole || node.linkUp === false;
+  const cut = node.role === "replica" && node.linkUp === false;
+  const bad = !node.reachable || wrongRole || cut;
   const word = !node.reachable
     ? t.nodes.unreachable
     : wrongRole
       ? t.nodes.wrongRole(node.observedRole!)
       : node.role === "replica"
-        ? node.linkUp === false
+        ? cut
           ? t.nodes.linkDown
           : t.nodes.behind(bytes(node.lagBytes))
         : "";

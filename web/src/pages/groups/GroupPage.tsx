@@ -103,7 +103,7 @@ function Details({ group, slotCount }: { group: Group; slotCount: number }) {
         {group.problem && <Partial>{group.problem}</Partial>}
         <dl className={styles.figures}>
           <Fact label={t.groups.slots}>
-            {integer(group.slotCount)}{" "}
+            {t.slots.count(integer(group.slotCount))}{" "}
             <span className="quiet">· {percent(slotCount ? group.slotCount / slotCount : 0)}</span>
           </Fact>
           <Fact label={t.groups.load}>

@@ -73,7 +73,7 @@ export function MovesTable({ moves }: { moves: MoveProgress[] }) {
                   </td>
                   <td data-label={t.moves.keys} className="num">
                     {count(move.keysDone)}
-                    {move.keysTotal > 0 && laneOf(move.state) !== "done" && (
+                    {move.keysTotal > 0 && move.keysDone > 0 && laneOf(move.state) !== "done" && (
                       <span className="quiet"> {percent(move.keysDone / move.keysTotal)}</span>
                     )}
                   </td>

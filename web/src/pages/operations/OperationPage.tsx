@@ -2,7 +2,7 @@ import { useOperation } from "../../api/data";
 import { useNow } from "../../api/now";
 import type { Operation } from "../../api/types";
 import { bytesRate, count, dateTime, duration, integer, percent, secondsSince } from "../../model/format";
-import { operationTone, stalledAfter } from "../../model/states";
+import { finished, operationTone, stalledAfter } from "../../model/states";
 import { Fact } from "../../parts/figures";
 import { PageHead } from "../../parts/PageHead";
 import { Partial, Region } from "../../parts/Region";
@@ -59,7 +59,7 @@ function Standing({ operation }: { operation: Operation }) {
       </div>
       <OperationBar operation={operation} testId="operation-progress" />
       <p className="second" data-testid="operation-line">
-        {operation.state === "succeeded" ? t.operation.done(took(operation)) : amountLine(operation)}
+        {line(operation)}
       </p>
       <Announcer operation={operation} />
       {operation.reason && <Reason operation={operation} />}
@@ -68,8 +68,12 @@ function Standing({ operation }: { operation: Operation }) {
         <dl className={styles.facts}>
           <Fact label={t.operation.slots}>{t.progress.of(integer(p.slotsDone), integer(p.slotsTotal))}</Fact>
           <Fact label={t.operation.keys}>{t.progress.of(count(p.keysDone), count(p.keysTotal))}</Fact>
-          <Fact label={t.operation.keyRate}>{t.operation.perSecond(count(p.keysPerSecond))}</Fact>
-          <Fact label={t.operation.byteRate}>{bytesRate(p.bytesPerSecond)}</Fact>
+          {!finished(operation.state) && (
+            <>
+              <Fact label={t.operation.keyRate}>{t.operation.perSecond(count(p.keysPerSecond))}</Fact>
+              <Fact label={t.operation.byteRate}>{bytesRate(p.bytesPerSecond)}</Fact>
+            </>
+          )}
           <Fact label={t.operation.limit}>
             <SpeedControl operation={operation} />
           </Fact>
@@ -77,6 +81,16 @@ function Standing({ operation }: { operation: Operation }) {
       )}
     </section>
   );
+}
+
+/** What is said under the bar: how far, or how it ended. */
+function line(operation: Operation): string {
+  const p = operation.progress;
+  if (operation.state === "succeeded") return t.operation.done(took(operation));
+  if (finished(operation.state) && p && p.slotsTotal > 0) {
+    return t.operation.ended(integer(p.slotsDone), integer(p.slotsTotal), took(operation));
+  }
+  return amountLine(operation);
 }
 
 function Reason({ operation }: { operation: Operation }) {

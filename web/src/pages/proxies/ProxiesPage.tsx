@@ -87,6 +87,9 @@ function Table({ proxies }: { proxies: ProxyInfo[] }) {
   );
 }
 
+const problemOf = (p: ProxyInfo): string =>
+  p.unreachable?.length ? t.proxies.unreachable(p.unreachable.join(", ")) : (p.problem ?? "");
+
 function Row({ proxy: p }: { proxy: ProxyInfo }) {
   const c = t.proxies.columns;
   const now = useNow();
@@ -100,6 +103,7 @@ function Row({ proxy: p }: { proxy: ProxyInfo }) {
       </td>
       <td data-label={c.state}>
         <State tone={proxyTone(p.state)}>{t.proxyState[p.state] ?? p.state}</State>
+        {problemOf(p) && <span className="quiet"> {problemOf(p)}</span>}
       </td>
       <td data-label={c.clients} className="num">
         {integer(p.clients)}

@@ -1,6 +1,8 @@
 // The preview: exactly these moves are made, or none. A plan is stored by the
 // server, so this page can be linked, read by a second person, and started
-// later; if the topology has moved on, the only way is to compute it anew.
+// later; if the topology has moved on, the only way is to compute it anew. The
+// page is its own confirmation: its button repeats verb and object beside what
+// will happen, so no dialog asks once more.
 
 import { Button } from "@mantine/core";
 import { useState } from "react";
@@ -10,13 +12,13 @@ import { useCreatePlan, usePlan, useSnapshot, useStartOperation } from "../../ap
 import { useNow } from "../../api/now";
 import type { Plan } from "../../api/types";
 import { equivalents } from "../../model/commands";
-import { bytes, count, estimate, integer } from "../../model/format";
+import { bytesRate, estimate, integer } from "../../model/format";
 import { choiceOfPlan, queryFor, requestOf, type Speed, speeds, standingOf } from "../../model/wizard";
 import { Checks } from "../../parts/Checks";
-import { Confirm } from "../../parts/Confirm";
 import { PageHead } from "../../parts/PageHead";
 import { ProblemNote, Region } from "../../parts/Region";
 import { useReasonAgainst, Why } from "../../parts/role";
+import { Terminal } from "../../parts/Terminal";
 import { t } from "../../text";
 import { BeforeAfter } from "./BeforeAfter";
 import { PlanMoves } from "./PlanMoves";
@@ -44,10 +46,8 @@ export function PlanPage({ id }: { id: string }) {
 function Preview({ plan }: { plan: Plan }) {
   const [, navigate] = useLocation();
   const [speed, setSpeed] = useState<Speed>("full");
-  const [asking, setAsking] = useState(false);
   const start = useStartOperation();
   const now = useNow();
-  const { data: slotCount = 0 } = useSnapshot((s) => s.slots.slotCount);
   const refused = start.error instanceof Problem && start.error.code === "plan-stale";
   const standing = standingOf(plan, refused, now);
   const role = useReasonAgainst("operator");
@@ -60,7 +60,6 @@ function Preview({ plan }: { plan: Plan }) {
       { plan: plan.id, ...(limit ? { limits: { bytesPerSecond: limit } } : {}) },
       {
         onSuccess: (operation) => navigate(`/operations/${operation.id}`),
-        onError: () => setAsking(false),
       },
     );
 
@@ -69,8 +68,11 @@ function Preview({ plan }: { plan: Plan }) {
       <section className="panel panel-body stack">
         <div className={styles.summary} data-testid="plan-summary">
           <p className={styles.headline}>{plan.summary}</p>
-          {plan.moves.length > 0 && <p className="second">{facts(plan, slotCount, limit)}</p>}
+          {plan.moves.length > 0 && <p className="second">{facts(plan, limit)}</p>}
         </div>
+        {standing === "ready" && (
+          <p className="second">{plan.goal === "assign" ? t.plan.confirmAssign : t.plan.confirmEffect}</p>
+        )}
         {standing === "stale" || standing === "expired" ? (
           <Stale plan={plan} problem={start.error} />
         ) : (
@@ -92,7 +94,8 @@ function Preview({ plan }: { plan: Plan }) {
                 <Button
                   size="md"
                   disabled={role !== null || standing !== "ready"}
-                  onClick={() => setAsking(true)}
+                  onClick={run}
+                  loading={start.isPending}
                   data-testid="plan-start"
                 >
                   {verb}
@@ -101,6 +104,7 @@ function Preview({ plan }: { plan: Plan }) {
             )
           )}
         </div>
+        {standing === "ready" && <Terminal equivalent={equivalents.runPlan(plan.id, limit)} />}
       </section>
 
       <BeforeAfter before={plan.before} after={plan.after} />
@@ -115,30 +119,17 @@ function Preview({ plan }: { plan: Plan }) {
         </section>
       )}
       {plan.moves.length > 0 && <PlanMoves moves={plan.moves} />}
-
-      <Confirm
-        opened={asking}
-        onClose={() => setAsking(false)}
-        title={t.plan.confirmTitle(verb)}
-        verb={verb}
-        equivalent={equivalents.runPlan(plan.id, limit)}
-        busy={start.isPending}
-        onConfirm={run}
-        testId="plan-start-confirm"
-      >
-        <p>{plan.summary}</p>
-        <p>{plan.goal === "assign" ? t.plan.confirmAssign : t.plan.confirmEffect}</p>
-      </Confirm>
     </div>
   );
 }
 
-function facts(plan: Plan, slotCount: number, limit: number | undefined): string {
-  const e = plan.estimate;
-  if (plan.goal === "assign") return t.plan.factsAssign(integer(e.slots), integer(slotCount));
-  const seconds = limit ? Math.max(e.seconds ?? 0, e.bytes / limit) : e.seconds;
-  const time = seconds ? t.plan.takes(estimate(seconds)) : "";
-  return [t.plan.facts(count(e.keys), bytes(e.bytes)), time, t.plan.latency].filter(Boolean).join(" ");
+/** What the server's sentence can not know: the effect of the chosen speed. */
+function facts(plan: Plan, limit: number | undefined): string {
+  if (plan.goal === "assign") return "";
+  const seconds = limit ? Math.max(plan.estimate.seconds ?? 0, plan.estimate.bytes / limit) : null;
+  return [seconds ? t.plan.takes(bytesRate(limit), estimate(seconds)) : "", t.plan.latency]
+    .filter(Boolean)
+    .join(" ");
 }
 
 function Stale({ plan, problem }: { plan: Plan; problem: Error | null }) {

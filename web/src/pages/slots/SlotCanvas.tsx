@@ -15,7 +15,7 @@ import styles from "./Slots.module.css";
 type Props = {
   map: SlotMap;
   summary: string;
-  owners: string; // group → slots as JSON, for tests and scripts
+  owners: string; // groups that own slots → how many, as JSON, for tests and scripts
   selection: Range[];
   dimOthers: string | null;
   blink: number | null;

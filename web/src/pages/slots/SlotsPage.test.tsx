@@ -12,7 +12,6 @@ describe("slots page", () => {
       g1: 342,
       g2: 341,
       g3: 341,
-      g4: 0,
     });
     expect(screen.getByTestId("slot-legend-g1").dataset.slots).toBe("342");
     expect(within(screen.getByTestId("slot-table")).getAllByRole("row")).toHaveLength(4);

@@ -78,7 +78,7 @@ function Explorer({ slots, groups }: { slots: Slots; groups: Group[] }) {
           <SlotCanvas
             map={map}
             summary={summary}
-            owners={JSON.stringify(owners)}
+            owners={JSON.stringify(Object.fromEntries(Object.entries(owners).filter(([, n]) => n > 0)))}
             selection={selection.ranges}
             dimOthers={pointed}
             blink={blink}

@@ -156,15 +156,18 @@ function hollow(cell: number, line: string): HTMLCanvasElement {
   return tile(cell, (context) => {
     context.strokeStyle = line;
     context.lineWidth = 1;
-    const inset = cell >= 6 ? 1.5 : 0.5;
-    context.strokeRect(inset, inset, cell - 2 * inset, cell - 2 * inset);
+    // Inside the gap that is drawn over the right and lower edge later.
+    const side = cell - gapOf(cell);
+    context.strokeRect(0.5, 0.5, side - 1, side - 1);
   });
 }
 
+const gapOf = (cell: number): number => (cell < 4 ? 0 : cell < 14 ? 1 : 2);
+
 /** Hairlines between the cells, where cells are large enough to have them. */
 function paintGaps(context: CanvasRenderingContext2D, view: View, look: Look, rows: number): void {
-  if (view.cell < 4) return;
-  const gap = view.cell >= 14 ? 2 : 1;
+  const gap = gapOf(view.cell);
+  if (gap === 0) return;
   context.fillStyle = look.ground;
   // Between small cells a full line would be most of the picture.
   context.globalAlpha = view.cell >= 8 ? 1 : 0.42;
