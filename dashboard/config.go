@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +30,8 @@ type Config struct {
 	SetupTokenFile     string `mapstructure:"setup_token_file"`
 	BootstrapTokenFile string `mapstructure:"bootstrap_token_file"`
 
-	TLS  TLSConfig  `mapstructure:"tls"`
-	Etcd EtcdConfig `mapstructure:"etcd"`
+	TLS  TLSConfig    `mapstructure:"tls"`
+	Etcd store.Access `mapstructure:"etcd"`
 
 	// Version is stamped by the build; it is not a setting.
 	Version string `mapstructure:"-"`
@@ -51,22 +49,12 @@ type TLSConfig struct {
 	KeyFile  string `mapstructure:"key_file"`
 }
 
-// EtcdConfig says how to reach etcd.
-type EtcdConfig struct {
-	Endpoints    []string `mapstructure:"endpoints"`
-	Username     string   `mapstructure:"username"`
-	PasswordFile string   `mapstructure:"password_file"`
-	CAFile       string   `mapstructure:"ca_file"`
-	CertFile     string   `mapstructure:"cert_file"`
-	KeyFile      string   `mapstructure:"key_file"`
-}
-
 // Default is the configuration that WriteDefault prints.
 func Default() Config {
 	return Config{
 		Listen:       "127.0.0.1:8080",
 		ShutdownWait: 5 * time.Second,
-		Etcd:         EtcdConfig{Endpoints: []string{"127.0.0.1:2379"}},
+		Etcd:         store.DefaultAccess(),
 	}
 }
 
@@ -107,16 +95,7 @@ tls:
   cert_file: {{str .TLS.CertFile}}
   key_file: {{str .TLS.KeyFile}}
 
-etcd:
-  # Addresses of etcd, host:port or URL.
-  endpoints: {{list .Etcd.Endpoints}}
-  # Login and TLS, when etcd asks for them.
-  username: {{str .Etcd.Username}}
-  password_file: {{str .Etcd.PasswordFile}}
-  ca_file: {{str .Etcd.CAFile}}
-  cert_file: {{str .Etcd.CertFile}}
-  key_file: {{str .Etcd.KeyFile}}
-`
+` + store.AccessText + ``
 
 var defaultTemplate = template.Must(template.New("config").Funcs(template.FuncMap{
 	"str": strconv.Quote,
@@ -163,13 +142,7 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("trusted_proxies: %q is neither an address nor a network such as 10.0.0.0/8", p)
 		}
 	}
-	switch {
-	case len(c.Etcd.Endpoints) == 0:
-		return errors.New("etcd.endpoints: is empty: give at least one address of etcd, for example 127.0.0.1:2379")
-	case (c.Etcd.CertFile == "") != (c.Etcd.KeyFile == ""):
-		return errors.New("etcd.cert_file: a client certificate needs both etcd.cert_file and etcd.key_file")
-	}
-	return nil
+	return c.Etcd.Validate()
 }
 
 func isLoopback(host string) bool {
@@ -179,41 +152,11 @@ func isLoopback(host string) bool {
 
 // store opens the store, reading the files the settings name.
 func (c *Config) store(log *slog.Logger) (*store.Store, error) {
-	cfg := store.Config{Endpoints: c.Etcd.Endpoints, Cluster: c.Cluster, Username: c.Etcd.Username, Log: log}
-	var err error
-	if cfg.Password, err = firstLine(c.Etcd.PasswordFile, "etcd.password_file"); err != nil {
-		return nil, err
-	}
-	if cfg.TLS, err = c.Etcd.tls(); err != nil {
+	cfg, err := c.Etcd.Config(c.Cluster, log)
+	if err != nil {
 		return nil, err
 	}
 	return store.Open(cfg)
-}
-
-// tls gives the TLS settings for etcd, nil when none are set.
-func (e EtcdConfig) tls() (*tls.Config, error) {
-	if e.CAFile == "" && e.CertFile == "" {
-		return nil, nil
-	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if e.CAFile != "" {
-		pem, err := os.ReadFile(e.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("etcd.ca_file: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("etcd.ca_file: %s holds no PEM certificate", e.CAFile)
-		}
-	}
-	if e.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(e.CertFile, e.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("etcd.cert_file: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
-	}
-	return cfg, nil
 }
 
 // firstLine reads a secret from a file, "" when none is named.

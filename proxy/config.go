@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"shardis/coordinator/store"
 	"shardis/coordinator/topo"
 )
 
@@ -27,7 +28,7 @@ type Config struct {
 	PasswordFile string `mapstructure:"password_file"`
 	AllowOpen    bool   `mapstructure:"allow_open"`
 
-	Etcd     EtcdConfig    `mapstructure:"etcd"`
+	Etcd     store.Access  `mapstructure:"etcd"`
 	Admin    AdminConfig   `mapstructure:"admin"`
 	Limits   LimitConfig   `mapstructure:"limits"`
 	Timeouts TimeoutConfig `mapstructure:"timeouts"`
@@ -35,16 +36,6 @@ type Config struct {
 
 	// Version is stamped by the build; it is not a setting.
 	Version string `mapstructure:"-"`
-}
-
-// EtcdConfig says how to reach etcd.
-type EtcdConfig struct {
-	Endpoints    []string `mapstructure:"endpoints"`
-	Username     string   `mapstructure:"username"`
-	PasswordFile string   `mapstructure:"password_file"`
-	CAFile       string   `mapstructure:"ca_file"`
-	CertFile     string   `mapstructure:"cert_file"`
-	KeyFile      string   `mapstructure:"key_file"`
 }
 
 // AdminConfig is the port for health, metrics and read-only views.
@@ -84,7 +75,7 @@ func Default() Config {
 	return Config{
 		StateDir: "/var/lib/shardis/proxy",
 		Listen:   []string{"127.0.0.1:6379"},
-		Etcd:     EtcdConfig{Endpoints: []string{"127.0.0.1:2379"}},
+		Etcd:     store.DefaultAccess(),
 		Admin:    AdminConfig{Listen: "127.0.0.1:0"},
 		Limits: LimitConfig{
 			MaxClients:      10_000,
@@ -130,8 +121,8 @@ func (c *Config) validateIdentity() error {
 	if c.StateDir == "" {
 		problems = append(problems, errors.New("state_dir: is empty: name a folder that this proxy alone may use, for example /var/lib/shardis/proxy"))
 	}
-	if len(c.Etcd.Endpoints) == 0 {
-		problems = append(problems, errors.New("etcd.endpoints: is empty: give at least one address of etcd, for example 127.0.0.1:2379"))
+	if err := c.Etcd.Validate(); err != nil {
+		problems = append(problems, err)
 	}
 	if c.Loops < 0 || c.Loops > 1024 {
 		problems = append(problems, fmt.Errorf("loops: %d is not between 0 and 1024: use 0 for one per CPU", c.Loops))
@@ -175,12 +166,6 @@ func (c *Config) validateSecrets() error {
 					"set password_file (or password), or listen on 127.0.0.1 only, or set allow_open: true if everybody who can connect may read and write", addr))
 			}
 		}
-	}
-	if (c.Etcd.CertFile == "") != (c.Etcd.KeyFile == "") {
-		problems = append(problems, errors.New("etcd.cert_file: a client certificate needs both etcd.cert_file and etcd.key_file: set both or none"))
-	}
-	if c.Etcd.Username != "" && c.Etcd.PasswordFile == "" {
-		problems = append(problems, errors.New("etcd.password_file: etcd.username is set: name the file that holds its password"))
 	}
 	return errors.Join(problems...)
 }

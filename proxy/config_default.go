@@ -6,6 +6,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"shardis/coordinator/store"
 )
 
 // The commented configuration file is also its documentation. Values come from
@@ -45,16 +47,7 @@ password_file: {{str .PasswordFile}}
 # Listen beyond loopback without a client password: everybody who can connect may read and write.
 allow_open: {{.AllowOpen}}
 
-etcd:
-  # Addresses of etcd, host:port or URL.
-  endpoints: {{list .Etcd.Endpoints}}
-  # Login and TLS, when etcd asks for them.
-  username: {{str .Etcd.Username}}
-  password_file: {{str .Etcd.PasswordFile}}
-  ca_file: {{str .Etcd.CAFile}}
-  cert_file: {{str .Etcd.CertFile}}
-  key_file: {{str .Etcd.KeyFile}}
-
+` + store.AccessText + `
 admin:
   # Health, metrics, profiles and read-only views, without a login: keep it on loopback or a network for operators.
   # Port 0: a free one, which the dashboard learns from etcd.

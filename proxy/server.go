@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -223,41 +221,11 @@ func (s *Server) recall(ctx context.Context, folder *folder, st *store.Store) (*
 }
 
 func (s *Server) openStore() (*store.Store, error) {
-	cfg := store.Config{Endpoints: s.cfg.Etcd.Endpoints, Cluster: s.cfg.Cluster, Username: s.cfg.Etcd.Username, Log: s.log}
-	var err error
-	if cfg.Password, err = secret("", s.cfg.Etcd.PasswordFile, "etcd.password_file"); err != nil {
-		return nil, err
-	}
-	if cfg.TLS, err = s.cfg.Etcd.tls(); err != nil {
+	cfg, err := s.cfg.Etcd.Config(s.cfg.Cluster, s.log)
+	if err != nil {
 		return nil, err
 	}
 	return store.Open(cfg)
-}
-
-// tls gives the TLS settings for etcd, nil when none are set.
-func (e EtcdConfig) tls() (*tls.Config, error) {
-	if e.CAFile == "" && e.CertFile == "" {
-		return nil, nil
-	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if e.CAFile != "" {
-		pem, err := os.ReadFile(e.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("etcd.ca_file: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("etcd.ca_file: %s holds no PEM certificate", e.CAFile)
-		}
-	}
-	if e.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(e.CertFile, e.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("etcd.cert_file: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{cert}
-	}
-	return cfg, nil
 }
 
 // secret gives value, or the first line of a file.

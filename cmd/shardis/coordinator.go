@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shardis/coordinator"
+	"shardis/coordinator/store"
 	"shardis/coordinator/store/embedded"
 )
 
@@ -21,7 +22,7 @@ type coordinatorConfig struct {
 	ID         string         `mapstructure:"id"`
 	Admin      string         `mapstructure:"admin"`
 	PurgeDelay time.Duration  `mapstructure:"purge_delay"`
-	Etcd       etcdConfig     `mapstructure:"etcd"`
+	Etcd       store.Access   `mapstructure:"etcd"`
 	Embedded   embeddedConfig `mapstructure:"embedded_etcd"`
 }
 
@@ -35,7 +36,7 @@ func defaultCoordinator() coordinatorConfig {
 	return coordinatorConfig{
 		Admin:      "127.0.0.1:7400",
 		PurgeDelay: time.Minute,
-		Etcd:       etcdConfig{Endpoints: []string{"127.0.0.1:2379"}},
+		Etcd:       store.DefaultAccess(),
 		Embedded:   embeddedConfig{DataDir: "/var/lib/shardis/etcd", Listen: "127.0.0.1:2379"},
 	}
 }
@@ -53,7 +54,7 @@ admin: 127.0.0.1:7400
 # How long a group keeps its copy of slots that moved away.
 purge_delay: 1m
 
-`+etcdConfigText+`
+`+store.AccessText+`
 # An etcd inside this coordinator: for one machine. Then etcd.endpoints is not
 # needed. In production use an etcd cluster of three and several coordinators.
 embedded_etcd:
@@ -86,7 +87,7 @@ func (c *coordinatorConfig) Validate() error {
 		}
 		return nil
 	}
-	return c.Etcd.validate()
+	return c.Etcd.Validate()
 }
 
 func newCoordinator() *cobra.Command {
@@ -132,12 +133,12 @@ func runCoordinator(ctx context.Context, cfg coordinatorConfig, f *roleFlags) er
 		}
 		defer server.Close()
 		log.Info("embedded etcd serves", "addr", server.Endpoint())
-		cfg.Etcd = etcdConfig{Endpoints: []string{server.Endpoint()}}
+		cfg.Etcd = store.Access{Endpoints: []string{server.Endpoint()}}
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		go func() { cancel(waitEtcd(ctx, server)) }()
 	}
-	st, err := cfg.Etcd.store(cfg.Cluster, log)
+	st, err := cfg.Etcd.Config(cfg.Cluster, log)
 	if err != nil {
 		return err
 	}

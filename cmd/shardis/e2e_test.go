@@ -27,12 +27,13 @@ import (
 // The end-to-end tests run the binary as a person would: `shardis demo`, REST,
 // the page, kill. They are skipped with -short.
 
-// binary is built once for all of them.
+// binary is built once for all of them, into builtIn.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "shardis-e2e-")
 	if err != nil {
 		return "", err
 	}
+	builtIn = dir
 	path := filepath.Join(dir, "shardis")
 	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
 	if err != nil {
@@ -41,10 +42,12 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
+var builtIn string
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if builtIn != "" {
+		_ = os.RemoveAll(builtIn)
 	}
 	os.Exit(code)
 }

@@ -16,7 +16,7 @@ import (
 func newInit() *cobra.Command {
 	var name, scheme string
 	var databases int
-	var etcd etcdConfig
+	var etcd store.Access
 	cmd := &cobra.Command{
 		Use:   "init --cluster NAME",
 		Short: "Create a cluster in etcd; done once",
@@ -32,7 +32,7 @@ func newInit() *cobra.Command {
 			if err != nil {
 				return exitError{exitUsage, fmt.Errorf("--scheme: %w", err)}
 			}
-			cfg, err := etcd.store(name, nil)
+			cfg, err := etcd.Config(name, nil)
 			if err != nil {
 				return exitError{exitUsage, err}
 			}
