@@ -109,15 +109,20 @@ func startDemo(t *testing.T, scheme topo.Scheme, args ...string) *demo {
 	if testing.Short() {
 		t.Skip("end-to-end tests are left out with -short")
 	}
+	port := freePorts(t)
+	return startDemoOn(t, scheme, port, append([]string{"--scheme", string(scheme), "--port", fmt.Sprint(port),
+		"--dashboard", fmt.Sprintf("127.0.0.1:%d", port+99), "--data-dir", t.TempDir(), "--purge-delay", "2s"}, args...)...)
+}
+
+// startDemoOn starts a demo with exactly these flags.
+func startDemoOn(t *testing.T, scheme topo.Scheme, port int, args ...string) *demo {
+	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := freePorts(t)
 	d := &demo{t: t, port: port, stderr: &lockedBuffer{}, scheme: scheme, done: make(chan struct{})}
-	all := append([]string{"demo", "-o", "json", "--scheme", string(scheme), "--port", fmt.Sprint(port),
-		"--dashboard", fmt.Sprintf("127.0.0.1:%d", port+99), "--data-dir", t.TempDir(), "--purge-delay", "2s"}, args...)
-	d.cmd = exec.Command(path, all...)
+	d.cmd = exec.Command(path, append([]string{"demo", "-o", "json"}, args...)...)
 	d.cmd.Stderr = d.stderr
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
