@@ -239,7 +239,9 @@ func TestWithoutEtcd(t *testing.T) {
 
 func TestAddressInUse(t *testing.T) {
 	endpoint := startEtcd(t).Endpoint()
-	base, _ := run(t, testConfig(endpoint))
+	first := testConfig(endpoint)
+	first.Notice = io.Discard
+	base, _ := run(t, first)
 	cfg := testConfig(endpoint)
 	cfg.Listen = strings.TrimPrefix(base, "http://")
 	s, err := New(cfg, slog.New(slog.DiscardHandler))

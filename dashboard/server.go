@@ -100,6 +100,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 
+	s.addr = listener.Addr().String()
+	close(s.listening)
+
 	// The view outlives ctx by the requests that still need it.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
@@ -121,8 +124,6 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, handler *api.
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	server.RegisterOnShutdown(handler.CloseStreams)
-	s.addr = listener.Addr().String()
-	close(s.listening)
 	s.log.Info("dashboard serves", "addr", s.url())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
