@@ -41,7 +41,7 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 	if cfg.Version == "" {
 		cfg.Version = "unknown"
 	}
-	return &Server{cfg: cfg, log: log.With("part", "proxy", "cluster", cfg.Cluster), newEngine: newEngine, idWait: 2 * leaseTTL}, nil
+	return &Server{cfg: cfg, log: log.With("cluster", cfg.Cluster), newEngine: newEngine, idWait: 2 * leaseTTL}, nil
 }
 
 // Run serves until ctx ends, then drains: unready, no new clients, commands
