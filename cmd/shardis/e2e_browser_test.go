@@ -163,8 +163,6 @@ func TestE2EBrowser(t *testing.T) {
 	}
 	p.shot("plan")
 	p.click("plan-start")
-	p.shot("confirm")
-	p.click("plan-start-confirm")
 	p.see("operation-progress")
 	p.shot("operation")
 	d.eventually("the operation on the page", 3*time.Minute, func() error {
