@@ -22,6 +22,7 @@ import (
 // keys it concerns become unknown (the command may have been applied or not).
 type workload struct {
 	t           *testing.T
+	d           *demo
 	writers     []*writer
 	allowErrors bool
 
@@ -59,7 +60,7 @@ const (
 )
 
 func newWorkload(t *testing.T, d *demo, writers, keys int, seed uint64) *workload {
-	w := &workload{t: t}
+	w := &workload{t: t, d: d}
 	t.Logf("seed %d", seed)
 	for i := range writers {
 		w.writers = append(w.writers, &writer{
@@ -366,7 +367,12 @@ func (x *writer) pipeline(ctx context.Context) {
 // The writers must have stopped.
 func (w *workload) verify(ctx context.Context) {
 	w.t.Helper()
-	w.each(func(x *writer) { x.verify(ctx) })
+	w.each(func(x *writer) {
+		// A new client: after dials that failed the old one repeats their error
+		// for a while without trying.
+		x.client = w.d.client(x.id)
+		x.verify(ctx)
+	})
 	var all []int64
 	for _, x := range w.writers {
 		all = append(all, x.shared...)
