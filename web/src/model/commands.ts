@@ -31,23 +31,23 @@ export const equivalents = {
     make(`shardis ops ${action} ${id}`, "POST", `/operations/${id}/actions/${action}`),
   createGroup: (id: string, nodes: string[]) =>
     make(
-      `shardis groups create ${quote(id)} ${nodes.map((n) => `--node ${quote(n)}`).join(" ")} --password-file FILE`,
+      `shardis groups add ${quote(id)} ${nodes.map((n) => `--node ${quote(n)}`).join(" ")} --password-file FILE`,
       "POST",
       "/groups",
       { id, nodes: nodes.map((addr) => ({ addr })), password: "…" },
     ),
   removeGroup: (id: string) =>
-    make(`shardis groups delete ${quote(id)}`, "DELETE", `/groups/${encodeURIComponent(id)}`),
+    make(`shardis groups remove ${quote(id)}`, "DELETE", `/groups/${encodeURIComponent(id)}`),
   addNode: (group: string, addr: string) =>
     make(
-      `shardis nodes add ${quote(addr)} --group ${quote(group)}`,
+      `shardis nodes add ${quote(group)} ${quote(addr)}`,
       "POST",
       `/groups/${encodeURIComponent(group)}/nodes`,
       { addr },
     ),
   removeNode: (group: string, addr: string) =>
     make(
-      `shardis nodes remove ${quote(addr)} --group ${quote(group)}`,
+      `shardis nodes remove ${quote(group)} ${quote(addr)}`,
       "DELETE",
       `/groups/${encodeURIComponent(group)}/nodes/${encodeURIComponent(addr)}`,
     ),

@@ -13,10 +13,10 @@ export function Checks({ items }: { items: Item[] }) {
       {items.map((item) => {
         const Icon = icons[item.result] ?? TriangleAlert;
         return (
-          <li key={item.name} data-result={item.result}>
+          <li key={`${item.name} ${item.detail}`} data-result={item.result}>
             <Icon size={16} aria-hidden />
             <span className="hidden-text">{t.checks[item.result] ?? item.result}: </span>
-            <span>{item.name}</span>
+            <span className={styles.checkName}>{item.name}</span>
             <span className="quiet">{item.detail}</span>
           </li>
         );
