@@ -100,11 +100,18 @@ func (c *Client) Plan(ctx context.Context, req topo.PlanRequest) (*topo.Plan, er
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
+	// A leader writes what it observes only when it changes: while there is one,
+	// the figures are the present, whatever their age.
+	now := time.Now().UTC()
+	_, leaderErr := c.store.Leader(ctx)
 	observed := make(map[string]topo.Observed, len(all))
 	for _, o := range all {
+		if leaderErr == nil {
+			o.At = now
+		}
 		observed[o.Group] = o
 	}
-	plan, err := planner.Make(req, t, observed, time.Now().UTC())
+	plan, err := planner.Make(req, t, observed, now)
 	if err != nil {
 		return nil, planProblem(err)
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"maps"
 	"net"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"shardis/coordinator/localredis"
 	"shardis/coordinator/store"
@@ -257,4 +260,44 @@ func TestSubmitAndControlWithoutLeader(t *testing.T) {
 	w.succeeds(op, err)
 	_, err = w.Submit(ctx, first, "me", topo.Limits{})
 	refused(t, err, PlanStale, "")
+}
+
+// TestPlanBelievesFiguresWhileSomebodyLeads: a leader writes what it observes
+// only on change, so old figures of a quiet group are no reason to warn, unless
+// nobody leads.
+func TestPlanBelievesFiguresWhileSomebodyLeads(t *testing.T) {
+	w := newWorld(t)
+	leads := w.coordinate("c1")
+	w.group("g1", w.redis())
+	w.group("g2", w.redis())
+	leads()
+	ctx := t.Context()
+	for _, group := range []string{"g1", "g2"} {
+		now := w.now()
+		master := now.Group(group).Master()
+		old := topo.Observed{Format: topo.Format, Group: group, At: time.Now().Add(-10 * time.Minute),
+			Nodes: []topo.NodeStatus{{Addr: master, Reachable: true, Role: topo.Master}}}
+		if _, err := w.store.Begin().Put(store.PrefixObserved+group, old).Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	warns := func() bool {
+		t.Helper()
+		p, err := w.Plan(ctx, topo.PlanRequest{Goal: topo.GoalAssign})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(p.Checks, func(c topo.Check) bool { return strings.Contains(c.Detail, "last seen") })
+	}
+	if !warns() {
+		t.Error("without a leader, figures 10 minutes old raise no warning")
+	}
+	lead, err := w.store.Campaign(ctx, "c2", 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lead.Resign(context.WithoutCancel(ctx)) }()
+	if warns() {
+		t.Error("figures of a quiet group raise a warning although somebody leads")
+	}
 }
