@@ -36,7 +36,7 @@ type cluster struct {
 // startCluster runs `shardis demo` with one loop a proxy, so that one thread is
 // compared with twemproxy's one.
 func startCluster(ctx context.Context, o options, port int, args ...string) (*cluster, error) {
-	all := append([]string{"demo", "-o", "json", "--port", strconv.Itoa(port), "--dashboard", fmt.Sprintf("127.0.0.1:%d", port+99), "--proxies", "1"}, args...)
+	all := append([]string{"demo", "-o", "json", "--port", strconv.Itoa(port), "--dashboard", fmt.Sprintf("127.0.0.1:%d", port+99), "--proxies", "1", "--appendonly=false"}, args...)
 	c := &cluster{cmd: exec.CommandContext(ctx, o.shardis, all...)}
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	c.cmd.Env = append(os.Environ(), "SHARDIS_LOOPS=1")

@@ -45,6 +45,7 @@ type demoFlags struct {
 	Port      int           `json:"port"`
 	Dashboard string        `json:"dashboard"`
 	Purge     time.Duration `json:"purge_delay_ns"`
+	Append    bool          `json:"append_only"`
 
 	dataDir string
 	load    bool
@@ -80,6 +81,7 @@ Ctrl-C stops everything. Without --data-dir nothing is kept.`,
 	flags.StringVar(&f.dataDir, "data-dir", "", "keep the cluster in this folder (default: a temporary one)")
 	flags.BoolVar(&f.load, "load", false, "run a gentle, self-checking workload")
 	flags.DurationVar(&f.Purge, "purge-delay", 5*time.Second, "how long a group keeps its copy of slots that moved away")
+	flags.BoolVar(&f.Append, "appendonly", true, "nodes keep an append-only file, so that one started again has its data")
 	flags.StringVarP(&f.output, "output", "o", "text", "text, or json: one line when ready")
 	cmd.PersistentFlags().IntVar(&f.Port, "port", 7000, "port of the first proxy; nodes use ports above it + 100")
 	cmd.AddCommand(newDemoRestart(f))
@@ -276,7 +278,7 @@ func openLayout(f *demoFlags, changed func(flag string) bool) (*demoLayout, bool
 	}{
 		{"groups", kept.Groups, f.Groups}, {"spares", kept.Spares, f.Spares}, {"replicas", kept.Replicas, f.Replicas},
 		{"proxies", kept.Proxies, f.Proxies}, {"scheme", kept.Scheme, f.Scheme}, {"port", kept.Port, f.Port},
-		{"dashboard", kept.Dashboard, f.Dashboard},
+		{"dashboard", kept.Dashboard, f.Dashboard}, {"appendonly", kept.Append, f.Append}, {"purge-delay", kept.Purge, f.Purge},
 	} {
 		if changed(c.flag) && c.was != c.given {
 			return nil, false, fmt.Errorf("%s was made with --%s %v: start it with that, or use another --data-dir", f.dataDir, c.flag, c.was)

@@ -130,7 +130,7 @@ func (d *demoCluster) checkPorts() error {
 }
 
 // nodeConfig is the redis-server of a group's i-th node. Nodes keep an
-// append-only file, so that a demo started again on its folder has its data.
+// append-only file, so that one started again has its data.
 // A node started again is told its role at once: it would else serve as a
 // master of its own until the coordinator sees it.
 func (d *demoCluster) nodeConfig(g demoGroup, i int, again bool) localredis.Config {
@@ -147,8 +147,11 @@ func (d *demoCluster) nodeConfig(g demoGroup, i int, again bool) localredis.Conf
 		Port:       g.Ports[i],
 		Password:   g.Password,
 		MasterAuth: g.Password,
-		Extra:      []string{"appendonly yes", "repl-ping-replica-period 1"},
+		Extra:      []string{"repl-ping-replica-period 1"},
 		Log:        out,
+	}
+	if d.layout.Flags.Append {
+		cfg.Extra = append(cfg.Extra, "appendonly yes")
 	}
 	if again && i > 0 {
 		cfg.ReplicaOf = net.JoinHostPort("127.0.0.1", strconv.Itoa(g.Ports[0]))
