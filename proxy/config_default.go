@@ -63,7 +63,7 @@ limits:
   max_arguments: {{.Limits.MaxArguments}}
   # Commands of one client under way; past it the client is read again once replies went out.
   max_pipeline: {{.Limits.MaxPipeline}}
-  # Replies waiting for one client: past soft it is not read, past hard it is closed.
+  # Replies waiting for one client: past soft it is not read; past hard, the largest one left out, it is closed.
   output_soft_bytes: {{.Limits.OutputSoftBytes}}
   output_hard_bytes: {{.Limits.OutputHardBytes}}
 

@@ -21,7 +21,7 @@ type Config struct {
 	HoldTimeout time.Duration // how long a command waits for a hand-over; default 10 s
 	MaxInflight int           // commands of one client without a reply from where on it is not read; default 1024
 	OutputSoft  int           // bytes of replies waiting for one client from where on it is not read; default 1 MiB
-	OutputHard  int           // … from where on it is disconnected; default 256 MiB
+	OutputHard  int           // … beside the largest one, from where on it is disconnected; default 256 MiB
 
 	Version string // of Redis, as told to clients in HELLO; default "7.0.15"
 }

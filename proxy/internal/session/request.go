@@ -84,7 +84,7 @@ func (r *Request) keep(b []byte) {
 	r.store(b)
 	r.session.waiting += len(b)
 	if r.session.waiting > r.env.Config.OutputSoft {
-		r.session.checkOutput()
+		r.session.checkOutput(len(b))
 	}
 }
 
@@ -138,7 +138,7 @@ func (r *Request) partReply(i int, reply []byte) {
 	if s := r.session; s != nil {
 		s.waiting += p.end - p.start
 		if s.waiting > r.env.Config.OutputSoft {
-			s.checkOutput()
+			s.checkOutput(len(r.buf))
 		}
 	}
 	if r.left > 0 {

@@ -72,6 +72,7 @@ type Session struct {
 	// out[written:] is to be written to the client.
 	out     []byte
 	written int
+	largest int // reply that came since out was empty, if above the soft limit
 
 	head, tail *Request // without a reply or waiting for an earlier one
 	inflight   int      // requests in that list
@@ -296,7 +297,7 @@ func (s *Session) Wrote(n int) {
 	s.written += n
 	if s.written == len(s.out) {
 		s.env.Buffers.Put(s.out)
-		s.out, s.written = nil, 0
+		s.out, s.written, s.largest = nil, 0, 0
 	}
 	if s.pause&pauseOutput != 0 && s.OutputPending() <= s.env.Config.OutputSoft/2 {
 		s.unpause(pauseOutput)
@@ -309,23 +310,28 @@ func (s *Session) send(b []byte) {
 		s.out = s.env.Buffers.Grow(s.out, len(b))
 	}
 	s.out = append(s.out, b...)
-	s.sent()
+	s.sent(len(b))
 }
 
-// sent must follow each growth of the output.
-func (s *Session) sent() {
+// sent must follow each growth of the output, by a reply of size bytes.
+func (s *Session) sent(size int) {
 	s.markDirty()
 	if len(s.out)-s.written > s.env.Config.OutputSoft {
-		s.checkOutput()
+		s.checkOutput(size)
 	}
 }
 
-func (s *Session) checkOutput() {
+// checkOutput follows each reply of size bytes that leaves more pending than
+// the soft limit. The largest reply does not count for the hard limit: what a
+// client could store it can read, and how much it leaves unread is no matter of
+// how long one reply is.
+func (s *Session) checkOutput(size int) {
 	pending := s.OutputPending()
 	if pending > s.env.Config.OutputSoft {
 		s.pause |= pauseOutput
+		s.largest = max(s.largest, size)
 	}
-	if pending > s.env.Config.OutputHard {
+	if pending-s.largest > s.env.Config.OutputHard {
 		s.Reason = stats.OutputLimit
 		s.pause |= pauseClosing
 		s.Abort = true

@@ -139,8 +139,9 @@ var merges = map[command.Merge]func(*Request, []byte) []byte{
 // merge appends the reply of a request of several parts to the output.
 func (s *Session) merge(r *Request) {
 	s.out = s.env.Buffers.Grow(s.out, len(r.buf)+64)
+	before := len(s.out)
 	s.out = r.merge(r, s.out)
-	s.sent()
+	s.sent(len(s.out) - before)
 }
 
 // reply is what a part's group answered.
