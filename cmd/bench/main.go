@@ -35,7 +35,7 @@ func main() {
 	flag.IntVar(&o.commands, "commands", 300_000, "commands of one measurement without pipeline; five times as many with")
 	flag.IntVar(&o.keys, "keys", 1_000_000, "keys of the migration measurement")
 	flag.StringVar(&o.write, "write", "", "write the result to this Markdown file, too")
-	flag.StringVar(&o.only, "only", "", "path or migration: only this half")
+	flag.StringVar(&o.only, "only", "", "path, migration or hand-over: only this part")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -55,13 +55,18 @@ func run(ctx context.Context, o options) error {
 		return errors.New("no binary to measure: run make build, or name one with -shardis")
 	}
 	report := &report{}
-	if o.only != "migration" {
+	if o.only == "" || o.only == "path" {
 		if err := measurePath(ctx, o, report); err != nil {
 			return err
 		}
 	}
-	if o.only != "path" {
+	if o.only == "" || o.only == "migration" {
 		if err := measureMigration(ctx, o, report); err != nil {
+			return err
+		}
+	}
+	if o.only == "" || o.only == "hand-over" {
+		if err := measureHandOver(ctx, o, report); err != nil {
 			return err
 		}
 	}

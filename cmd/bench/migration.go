@@ -25,7 +25,7 @@ const (
 )
 
 // measureMigration measures P10, the rate of copying and what it does to
-// clients, and P11, how long a hand-over makes a command wait.
+// clients.
 func measureMigration(ctx context.Context, o options, rep *report) error {
 	dir, err := os.MkdirTemp("", "shardis-bench-")
 	if err != nil {
@@ -37,10 +37,7 @@ func measureMigration(ctx context.Context, o options, rep *report) error {
 		return err
 	}
 	progress("bare SCAN + DUMP + RESTORE loop: %.0f keys/s", bare)
-	if err := wholeGroup(ctx, o, rep, bare); err != nil {
-		return err
-	}
-	return handOver(ctx, o, rep)
+	return wholeGroup(ctx, o, rep, bare)
 }
 
 // bareRate copies keys from one Redis to another by the simplest fast loop.
@@ -210,8 +207,9 @@ func probe(ctx context.Context, client *redis.Client, key func() string) []float
 	}
 }
 
-// handOver makes many small moves while clients write to the moving slots.
-func handOver(ctx context.Context, o options, rep *report) error {
+// measureHandOver measures P11, how long a hand-over makes a command wait: many
+// small moves while clients write to the moving slots.
+func measureHandOver(ctx context.Context, o options, rep *report) error {
 	c, err := startCluster(ctx, o, benchPort, "--groups", "1", "--spares", "1", "--replicas", "1", "--scheme", "crc32/1024")
 	if err != nil {
 		return err
