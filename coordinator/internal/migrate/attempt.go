@@ -51,6 +51,9 @@ type attempt struct {
 	keyCost time.Duration      // measured cost of copying one changed key
 	pages   map[string]int     // how often a big key was copied in pages
 	hot     map[string]bigName // big keys that change all the time: copied whole while held
+	hotTook time.Duration      // the last time that was done
+	missed  int                // holds that were too short for it
+	slower  float64            // than estimated it was then; 0: not missed
 	fenced  bool               // the mover's user is gone
 }
 

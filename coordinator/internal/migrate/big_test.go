@@ -167,3 +167,36 @@ func TestHotBigKeys(t *testing.T) {
 	l.stop()
 	<-out
 }
+
+// A hot key that takes longer than was estimated, as on a busy machine, is
+// parked with what it took, not tried for ever.
+func TestHotKeyOfWrongPrice(t *testing.T) {
+	w := newWorld(t, 2, 0)
+	src := w.master("g1")
+	w.big(src, "hash", "hot", 600_000)
+	l := w.newLeader(func(r *Runner) { r.hashRate = 4 << 30 })
+	d := w.newDoor("p1")
+	var stop atomic.Bool
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; !stop.Load() && err == nil; i++ {
+			err = d.do("hot", 0, "g1", func(c *redis.Client) error { return c.HSet(w.ctx, "hot", "field", i).Err() })
+		}
+		ended <- err
+	}()
+	slot := topo.CRC16.SlotOf([]byte("hot"))
+	w.submit("op-1", topo.Move{Slots: topo.SlotSetOf([]topo.Slot{slot}), From: "g1", To: "g2"})
+	out := l.start("op-1")
+	w.within(60*time.Second, "a parked move", func() bool {
+		m := w.operation("op-1").Moves[0]
+		return m.State == topo.MoveParked && m.Reason != ""
+	})
+	t.Log(w.operation("op-1").Moves[0].Reason)
+	stop.Store(true)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	l.stop()
+	<-out
+}

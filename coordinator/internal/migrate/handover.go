@@ -72,6 +72,7 @@ func (a *attempt) finish(ctx context.Context) error {
 			continue
 		case errors.Is(err, errBudget):
 			size = max(1, part.Len()/2)
+			a.reprice(part)
 		case errors.Is(err, handover.ErrNotDrained), errors.Is(err, store.ErrConflict), errors.Is(err, errReplicas):
 		default:
 			return err

@@ -16,7 +16,8 @@ import (
 // whether clients shall wait that long.
 
 // price estimates how long a big key takes to DUMP and RESTORE, from what was
-// measured: values of many allocations cost more than those of few.
+// measured: values of many allocations cost more than those of few. Where that
+// proved too low, see reprice, it is raised.
 func (a *attempt) price(k bigName) (time.Duration, error) {
 	if err := selectDB(a.src.master, k.db); err != nil {
 		return 0, again("source: %w", err)
@@ -28,9 +29,26 @@ func (a *attempt) price(k bigName) (time.Duration, error) {
 	perSecond := int64(400 << 20)
 	switch kind.Text() {
 	case "hash", "set", "zset":
-		perSecond = 60 << 20
+		perSecond = a.r.hashRate
 	}
-	return time.Duration(float64(k.size) / float64(perSecond) * float64(time.Second)), nil
+	return time.Duration(float64(k.size) / float64(perSecond) * float64(time.Second) * max(1, a.slower)), nil
+}
+
+// reprice follows a hold that was too short for part. When its hot keys alone
+// took more than they may, on a machine that is slow or busy, they would do so
+// for ever, and clients wait each time: from the second time on what they took
+// is their price, so that they are parked.
+func (a *attempt) reprice(part topo.SlotSet) {
+	var estimated time.Duration
+	for _, k := range a.hotOf(part) {
+		estimated += k.price
+	}
+	if estimated == 0 || a.hotTook <= max(estimated, a.r.hotBudget) {
+		return
+	}
+	if a.missed++; a.missed > 1 {
+		a.slower = max(1, a.slower) * float64(a.hotTook) / float64(estimated)
+	}
 }
 
 // hotOf lists the hot keys of slots in part.
@@ -50,7 +68,9 @@ func (a *attempt) copyHot(ctx context.Context, part topo.SlotSet) error {
 	for _, k := range a.hotOf(part) {
 		names = append(names, k.name)
 	}
+	begun := time.Now()
 	_, _, err := a.copyNamed(ctx, names, true)
+	a.hotTook = time.Since(begun)
 	return err
 }
 

@@ -38,6 +38,7 @@ import (
 const (
 	defaultPurgeDelay = 60 * time.Second
 	defaultHotBudget  = 300 * time.Millisecond
+	defaultHashRate   = 60 << 20
 	maxAttempts       = 20 // in a row that brought nothing, then a move has failed
 	backoffFirst      = 500 * time.Millisecond
 	backoffMost       = 15 * time.Second
@@ -58,6 +59,7 @@ type Runner struct {
 	Failpoint func(state topo.MoveState, after bool)
 
 	hotBudget time.Duration // how much of a hold big keys that change all the time may take
+	hashRate  int64         // bytes a second of values of many allocations, see price
 }
 
 // New makes a runner. It starts nothing.
@@ -65,7 +67,7 @@ func New(st *store.Store, lead *store.Leadership, hand *handover.Manager, pool *
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{st: st, lead: lead, hand: hand, pool: pool, log: log, PurgeDelay: defaultPurgeDelay, hotBudget: defaultHotBudget}
+	return &Runner{st: st, lead: lead, hand: hand, pool: pool, log: log, PurgeDelay: defaultPurgeDelay, hotBudget: defaultHotBudget, hashRate: defaultHashRate}
 }
 
 var (
