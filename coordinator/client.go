@@ -144,7 +144,7 @@ func (c *Client) Submit(ctx context.Context, planID, by string, limits topo.Limi
 	if err := checkLimits(limits); err != nil {
 		return nil, err
 	}
-	plan, rev, err := store.Load[topo.Plan](ctx, c.store, store.PrefixPlans+planID)
+	plan, _, err := store.Load[topo.Plan](ctx, c.store, store.PrefixPlans+planID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, &Problem{Code: NotFound, Field: "/plan", Detail: fmt.Sprintf("there is no plan %q", planID),
 			Hint: "plans are kept for an hour: make a new one", Err: err}
@@ -159,13 +159,6 @@ func (c *Client) Submit(ctx context.Context, planID, by string, limits topo.Limi
 	if err := planner.Conflicts(&plan, t); err != nil {
 		return nil, planProblem(err)
 	}
-	open, err := c.unfinished(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkBusy(&plan, open); err != nil {
-		return nil, err
-	}
 	now := time.Now().UTC()
 	op := &topo.Operation{
 		Format: topo.Format, ID: topo.NewID("op"), Kind: topo.OpMigrate, Goal: plan.Request.Goal, Plan: plan.ID,
@@ -176,15 +169,33 @@ func (c *Client) Submit(ctx context.Context, planID, by string, limits topo.Limi
 		op.Moves = append(op.Moves, topo.MoveProgress{Move: m, State: topo.MovePending})
 	}
 	control := topo.Control{Format: topo.Format, Limits: limits, By: by, At: now}
-	_, err = c.store.Begin().Unchanged(store.PrefixPlans+planID, rev).
-		Put(store.PrefixOperations+op.ID, op).Put(store.PrefixControls+op.ID, control).Commit(ctx)
-	if errors.Is(err, store.ErrConflict) {
-		return nil, &Problem{Code: PlanStale, Field: "/plan", Detail: fmt.Sprintf("plan %s ran out", planID), Hint: "make a new plan", Err: err}
+	for {
+		// Whether the slots are free is decided and written against the last
+		// submission, so that of two that want the same only one is queued.
+		last, err := c.store.Get(ctx, store.KeySubmitted)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, unavailable(ctx, err)
+		}
+		open, err := c.unfinished(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkBusy(&plan, open); err != nil {
+			return nil, err
+		}
+		_, err = c.store.Begin().Unchanged(store.KeySubmitted, last.Rev).Exists(store.PrefixPlans+planID).
+			Put(store.KeySubmitted, op.ID).
+			Put(store.PrefixOperations+op.ID, op).Put(store.PrefixControls+op.ID, control).Commit(ctx)
+		if err == nil {
+			return op, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return nil, unavailable(ctx, err)
+		}
+		if _, err := c.store.Get(ctx, store.PrefixPlans+planID); errors.Is(err, store.ErrNotFound) {
+			return nil, &Problem{Code: PlanStale, Field: "/plan", Detail: fmt.Sprintf("plan %s ran out", planID), Hint: "make a new plan", Err: err}
+		}
 	}
-	if err != nil {
-		return nil, unavailable(ctx, err)
-	}
-	return op, nil
 }
 
 // checkBusy refuses a plan for slots that another operation is about to move,

@@ -301,3 +301,41 @@ func TestPlanBelievesFiguresWhileSomebodyLeads(t *testing.T) {
 		t.Error("figures of a quiet group raise a warning although somebody leads")
 	}
 }
+
+// TestSubmitAtOnce: of many submissions of plans for the same slots exactly one
+// is queued.
+func TestSubmitAtOnce(t *testing.T) {
+	w := newWorld(t)
+	stop := w.coordinate("c1")
+	w.group("g1", w.redis())
+	stop() // nobody runs what is queued
+	var plans []string
+	for range 4 {
+		p, err := w.Plan(t.Context(), topo.PlanRequest{Goal: topo.GoalAssign})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p.ID)
+	}
+	const each = 4
+	errs := make(chan error, each*len(plans))
+	for range each {
+		for _, id := range plans {
+			go func() {
+				_, err := w.Submit(t.Context(), id, "me", topo.Limits{})
+				errs <- err
+			}()
+		}
+	}
+	queued := 0
+	for range each * len(plans) {
+		if err := <-errs; err == nil {
+			queued++
+		} else {
+			refused(t, err, SlotBusy, "/plan")
+		}
+	}
+	if queued != 1 {
+		t.Errorf("%d of the same moves were queued, want 1", queued)
+	}
+}

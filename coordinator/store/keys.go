@@ -9,6 +9,7 @@ const (
 	PrefixProxies     = "proxies/"     // <id> → topo.ProxyRecord, under the proxy's lease
 	PrefixCredentials = "credentials/" // <id> → topo.Credential
 	PrefixEvicted     = "evicted/"     // <proxy id>/<incarnation> → topo.Evicted, for ever
+	KeySubmitted      = "submitted"    // id of the last migration submitted: submissions go one after another
 	PrefixOperations  = "operations/"  // <id> → topo.Operation
 	PrefixControls    = "controls/"    // <operation id> → topo.Control
 	PrefixPlans       = "plans/"       // <id> → topo.Plan, under a lease of 1 h
