@@ -49,7 +49,7 @@ func groupsList() *cobra.Command {
 		Short: "List the groups and how they are",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := fetchGroups(cmd)
+			list, err := fetch[groupList](cmd, "/groups")
 			if err != nil {
 				return err
 			}
@@ -74,15 +74,6 @@ func groupsList() *cobra.Command {
 
 type groupList struct {
 	Items []groupView `json:"items"`
-}
-
-func fetchGroups(cmd *cobra.Command) (groupList, error) {
-	var list groupList
-	r, err := newRest(cmd)
-	if err != nil {
-		return list, err
-	}
-	return list, r.call(cmd.Context(), "GET", "/groups", nil, &list)
 }
 
 func groupsAdd() *cobra.Command {

@@ -21,7 +21,7 @@ func nodesList() *cobra.Command {
 		Short: "List every node with its role and health",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := fetchGroups(cmd)
+			list, err := fetch[groupList](cmd, "/groups")
 			if err != nil {
 				return err
 			}

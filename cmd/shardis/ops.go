@@ -41,6 +41,10 @@ type operationView struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
+type operationList struct {
+	Items []operationView `json:"items"`
+}
+
 func (o *operationView) finished() bool {
 	return o.State == "succeeded" || o.State == "failed" || o.State == "cancelled"
 }
@@ -53,14 +57,8 @@ func newOps() *cobra.Command {
 		Short: "List operations, newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := newRest(cmd)
+			list, err := fetch[operationList](cmd, "/operations")
 			if err != nil {
-				return err
-			}
-			var list struct {
-				Items []operationView `json:"items"`
-			}
-			if err := r.call(cmd.Context(), "GET", "/operations", nil, &list); err != nil {
 				return err
 			}
 			return show(cmd, list, func(w io.Writer) {
@@ -77,12 +75,8 @@ func newOps() *cobra.Command {
 		Short: "Show one operation with its moves and log",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := newRest(cmd)
+			o, err := fetch[operationView](cmd, "/operations/"+url.PathEscape(args[0]))
 			if err != nil {
-				return err
-			}
-			var o operationView
-			if err := r.call(cmd.Context(), "GET", "/operations/"+url.PathEscape(args[0]), nil, &o); err != nil {
 				return err
 			}
 			return show(cmd, o, func(w io.Writer) { printOperation(w, &o) })

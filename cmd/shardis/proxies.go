@@ -22,6 +22,10 @@ type proxyView struct {
 	MemoryBytes  int64   `json:"memoryBytes"`
 }
 
+type proxyList struct {
+	Items []proxyView `json:"items"`
+}
+
 func newProxies() *cobra.Command {
 	cmd := &cobra.Command{Use: "proxies", Short: "Show the proxies"}
 	addServerFlags(cmd)
@@ -30,14 +34,8 @@ func newProxies() *cobra.Command {
 		Short: "List the proxies and how they are",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := newRest(cmd)
+			list, err := fetch[proxyList](cmd, "/proxies")
 			if err != nil {
-				return err
-			}
-			var list struct {
-				Items []proxyView `json:"items"`
-			}
-			if err := r.call(cmd.Context(), "GET", "/proxies", nil, &list); err != nil {
 				return err
 			}
 			return show(cmd, list, func(w io.Writer) {

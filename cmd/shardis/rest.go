@@ -177,6 +177,16 @@ func replyError(status int, data []byte) error {
 	return exitError{p.exitCode(), p}
 }
 
+// fetch GETs one resource for a verb.
+func fetch[T any](cmd *cobra.Command, path string) (T, error) {
+	var out T
+	r, err := newRest(cmd)
+	if err != nil {
+		return out, err
+	}
+	return out, r.call(cmd.Context(), http.MethodGet, path, nil, &out)
+}
+
 // unwrapURL drops the method and address that net/http puts before the cause.
 func unwrapURL(err error) error {
 	var u *url.Error

@@ -15,6 +15,19 @@ type slotRunView struct {
 	To    string `json:"to,omitempty"`
 }
 
+type slotList struct {
+	Epoch uint64        `json:"epoch"`
+	Items []slotRunView `json:"items"`
+}
+
+type keyView struct {
+	Key    string `json:"key"`
+	Tag    string `json:"tag"`
+	Slot   int    `json:"slot"`
+	Group  string `json:"group"`
+	Master string `json:"master"`
+}
+
 func newSlots() *cobra.Command {
 	cmd := &cobra.Command{Use: "slots", Short: "Show which group owns which slots, or where a key lives"}
 	addServerFlags(cmd)
@@ -23,15 +36,8 @@ func newSlots() *cobra.Command {
 		Short: "List the runs of slots and their owners",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := newRest(cmd)
+			list, err := fetch[slotList](cmd, "/slots")
 			if err != nil {
-				return err
-			}
-			var list struct {
-				Epoch uint64        `json:"epoch"`
-				Items []slotRunView `json:"items"`
-			}
-			if err := r.call(cmd.Context(), "GET", "/slots", nil, &list); err != nil {
 				return err
 			}
 			return show(cmd, list, func(w io.Writer) {
@@ -48,18 +54,8 @@ func newSlots() *cobra.Command {
 		Example: "  shardis slots find 'user:{42}:cart'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := newRest(cmd)
+			found, err := fetch[keyView](cmd, "/slots/lookup?key="+url.QueryEscape(args[0]))
 			if err != nil {
-				return err
-			}
-			var found struct {
-				Key    string `json:"key"`
-				Tag    string `json:"tag"`
-				Slot   int    `json:"slot"`
-				Group  string `json:"group"`
-				Master string `json:"master"`
-			}
-			if err := r.call(cmd.Context(), "GET", "/slots/lookup?key="+url.QueryEscape(args[0]), nil, &found); err != nil {
 				return err
 			}
 			return show(cmd, found, func(w io.Writer) {

@@ -39,12 +39,8 @@ func newStatus() *cobra.Command {
 		Example: "  shardis status\n  shardis status -o json | jq .health",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := newRest(cmd)
+			s, err := fetch[statusView](cmd, "/status")
 			if err != nil {
-				return err
-			}
-			var s statusView
-			if err := r.call(cmd.Context(), "GET", "/status", nil, &s); err != nil {
 				return err
 			}
 			return show(cmd, s, func(w io.Writer) { printStatus(w, s) })

@@ -7,6 +7,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+type tokenList struct {
+	Items []struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+		Role string `json:"role"`
+	} `json:"items"`
+}
+
 func newTokens() *cobra.Command {
 	cmd := &cobra.Command{Use: "tokens", Short: "Create and list API tokens"}
 	addServerFlags(cmd)
@@ -39,18 +47,8 @@ func newTokens() *cobra.Command {
 		Short: "List tokens, without their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := newRest(cmd)
+			list, err := fetch[tokenList](cmd, "/tokens")
 			if err != nil {
-				return err
-			}
-			var list struct {
-				Items []struct {
-					ID   string `json:"id"`
-					Name string `json:"name"`
-					Role string `json:"role"`
-				} `json:"items"`
-			}
-			if err := r.call(cmd.Context(), "GET", "/tokens", nil, &list); err != nil {
 				return err
 			}
 			return show(cmd, list, func(w io.Writer) {
