@@ -85,6 +85,11 @@ func (d *demoCluster) start(ctx context.Context) error {
 		return err
 	}
 	api := &rest{"http://" + d.layout.Flags.Dashboard + "/api/v1", d.layout.Token, &http.Client{Timeout: 30 * time.Second}}
+	// The dashboard serves before it has stored the token it was given.
+	login := func(ctx context.Context) error { return api.call(ctx, http.MethodGet, "/auth/me", nil, nil) }
+	if err := d.poll(ctx, d.child("dashboard"), login); err != nil {
+		return err
+	}
 	if err := d.addGroups(ctx, api); err != nil {
 		return err
 	}
