@@ -63,8 +63,9 @@ macos: web ## does everything compile for macOS
 	GOOS=darwin $(GO) vet ./...
 
 .PHONY: lint
-lint: ## golangci-lint with the set of .golangci.yml (builds the linter the first time)
-	$(GO) tool -modfile=deploy/tools/go.mod golangci-lint run ./...
+lint: ## golangci-lint 2 with the set of .golangci.yml
+	@command -v golangci-lint >/dev/null || { echo "golangci-lint is missing: see https://golangci-lint.run/docs/welcome/install/"; exit 1; }
+	golangci-lint run ./...
 
 .PHONY: arch
 arch: ## the import table of docs/ARCHITECTURE.md
