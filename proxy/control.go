@@ -255,6 +255,13 @@ func (c *control) adopt(t *topo.Topology, rev int64) {
 	c.poke()
 }
 
+// identity is who this proxy is now.
+func (c *control) identity() identity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.id
+}
+
 // renew takes a fresh incarnation and password; an empty id asks for a fresh
 // id too. Until it is admitted the engine runs no topology. mu is held.
 func (c *control) renew(id, reason string) {

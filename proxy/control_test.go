@@ -24,7 +24,7 @@ func TestProxyServesOnlyOnceAdmitted(t *testing.T) {
 		t.Errorf("record %+v", r)
 	}
 	credential, _, err := store.Load[topo.Credential](t.Context(), c.store, store.PrefixCredentials+r.ID)
-	if err != nil || credential.Incarnation != r.Incarnation || credential.PasswordHash != p.id.passwordHash() {
+	if err != nil || credential.Incarnation != r.Incarnation || credential.PasswordHash != p.identity().passwordHash() {
 		t.Errorf("credential %+v, %v", credential, err)
 	}
 	c.change(func(next *topo.Topology) { // of another incarnation: not us
@@ -122,7 +122,7 @@ func TestProxyKeepsIncarnationOverRestart(t *testing.T) {
 func (c *cluster) admitted(cfg Config) (*proc, topo.ProxyRecord) {
 	c.t.Helper()
 	p := c.start(cfg)
-	id := p.id.ID
+	id := p.identity().ID
 	r := c.record("of "+id, func(r topo.ProxyRecord) bool { return r.ID == id })
 	epoch := c.admit(r).Epoch
 	return p, c.record("admitted", func(r topo.ProxyRecord) bool { return r.ID == id && r.AppliedEpoch >= epoch })

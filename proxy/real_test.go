@@ -88,7 +88,7 @@ func (c *cluster) join(nodes ...*node) (*proc, topo.ProxyRecord) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	id := p.id.ID
+	id := p.identity().ID
 	r := c.record("of "+id, func(r topo.ProxyRecord) bool { return r.ID == id })
 	return p, c.letIn(r, nodes...)
 }
@@ -226,7 +226,7 @@ func TestRealHandOver(t *testing.T) {
 		began := time.Now()
 		for _, p := range proxies {
 			c.record("drained", func(r topo.ProxyRecord) bool {
-				return r.ID == p.id.ID && r.DrainedHold == id && r.AppliedEpoch == held.Epoch
+				return r.ID == p.identity().ID && r.DrainedHold == id && r.AppliedEpoch == held.Epoch
 			})
 		}
 		drains = append(drains, time.Since(began))

@@ -148,7 +148,7 @@ func (s *Server) serve(ctx context.Context, r *running, cached *topo.Topology) e
 	start(&parts, func() error { r.follow(life); return nil })
 	start(&parts, func() error { return (&registrar{control: r.control, wait: s.idWait}).run(life) })
 	start(&parts, func() error { r.inspect(life); return nil })
-	s.log.Info("listening", "client", r.addr, "admin", "http://"+r.control.admin, "id", r.id.ID)
+	s.log.Info("listening", "client", r.addr, "admin", "http://"+r.control.admin, "id", r.identity().ID)
 	if s.started != nil {
 		s.started(r)
 	}
