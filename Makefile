@@ -4,6 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 GO ?= go
 T ?= 1m
+COMMANDS ?= 300000
 DEMO ?=
 
 .DEFAULT_GOAL := help
@@ -82,6 +83,10 @@ gen-check: gen ## fail when generated files are not current
 .PHONY: web-check
 web-check: web ## types, lint and unit tests of the page
 	cd web && npm run --silent check
+
+.PHONY: compatibility
+compatibility: ## the long differential test (COMMANDS=300000); writes docs/COMPATIBILITY.md
+	$(GO) test ./proxy/internal/loop -run 'TestDifferential' -timeout 60m -count=1 -v -commands $(COMMANDS) -record
 
 .PHONY: fuzz
 fuzz: ## each fuzz target in turn, T=1m each

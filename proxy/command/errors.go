@@ -33,12 +33,7 @@ func AppendErrUnknown(dst []byte, args [][]byte) []byte {
 			dst = append(dst, "' "...)
 		}
 	}
-	// What a client sent must not end the line early.
-	for i := start; i < len(dst); i++ {
-		if dst[i] == '\r' || dst[i] == '\n' {
-			dst[i] = ' '
-		}
-	}
+	oneLine(dst[start:])
 	return append(dst, '\r', '\n')
 }
 
@@ -47,6 +42,28 @@ func AppendErrArity(dst []byte, c *Command) []byte {
 	dst = append(dst, "-ERR wrong number of arguments for '"...)
 	dst = append(dst, c.Name...)
 	return append(dst, "' command\r\n"...)
+}
+
+// AppendErrSubArity appends the error of a sub-command that itself found its
+// number of arguments wrong, within what CheckArity allows.
+func AppendErrSubArity(dst []byte, c *Command, args [][]byte) []byte {
+	start := len(dst)
+	dst = append(dst, "-ERR unknown subcommand or wrong number of arguments for '"...)
+	dst = append(dst, shown(args[1], textLimit)...)
+	dst = append(dst, "'. Try "...)
+	dst = appendUpper(dst, c.Container())
+	dst = append(dst, " HELP."...)
+	oneLine(dst[start:])
+	return append(dst, '\r', '\n')
+}
+
+// oneLine keeps what a client sent from ending the line early.
+func oneLine(text []byte) {
+	for i, b := range text {
+		if b == '\r' || b == '\n' {
+			text[i] = ' '
+		}
+	}
 }
 
 // AppendErrRefused appends the error for a command that policy does not allow.

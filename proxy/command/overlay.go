@@ -42,6 +42,13 @@ var overlay = map[string]rule{
 	"memory|stats":        {ClassFanOut, MergeOne, 0},
 	"memory|malloc-stats": {ClassFanOut, MergeOne, 0},
 
+	// The server's own texts, where all sub-commands are served.
+	"object|help":   {ClassFanOut, MergeOne, 0},
+	"xgroup|help":   {ClassFanOut, MergeOne, 0},
+	"xinfo|help":    {ClassFanOut, MergeOne, 0},
+	"function|help": {ClassFanOut, MergeOne, 0},
+	"memory|help":   {ClassFanOut, MergeOne, 0},
+
 	// Of the server's own table, which knows flags that depend on options.
 	"command|getkeysandflags": {ClassFanOut, MergeOne, 0},
 
@@ -75,8 +82,7 @@ var overlay = map[string]rule{
 	"config|get": {class: ClassLocal}, "module|list": {class: ClassLocal}, "memory|doctor": {class: ClassLocal},
 	"acl|whoami": {class: ClassLocal}, "acl|list": {class: ClassLocal}, "acl|users": {class: ClassLocal}, "acl|cat": {class: ClassLocal},
 
-	"object|help": {class: ClassLocal}, "xgroup|help": {class: ClassLocal}, "xinfo|help": {class: ClassLocal},
-	"script|help": {class: ClassLocal}, "function|help": {class: ClassLocal}, "memory|help": {class: ClassLocal},
+	"script|help": {class: ClassLocal},
 	"config|help": {class: ClassLocal}, "acl|help": {class: ClassLocal}, "module|help": {class: ClassLocal}, "pubsub|help": {class: ClassLocal},
 
 	// A container alone gets an error of its arity, never as far as this.

@@ -66,19 +66,14 @@ func AppendDocs(dst []byte, names [][]byte, proto int) []byte {
 	return finish(dst, start, proto)
 }
 
-// AppendList appends the answer to COMMAND LIST [FILTERBY …]; keep says which of
-// the commands and sub-commands to name. Without a filter Redis names no
-// sub-commands, so pass nil then.
+// AppendList appends the answer to COMMAND LIST [FILTERBY …]: commands and
+// sub-commands; keep says which of them to name.
 func AppendList(dst []byte, keep func(*Command) bool) []byte {
-	list := listed()
-	if keep != nil {
-		var kept []*Command
-		for i := range commands {
-			if c := &commands[i]; c.ID != 0 && c.Listed() && keep(c) {
-				kept = append(kept, c)
-			}
+	var list []*Command
+	for i := range commands {
+		if c := &commands[i]; c.ID != 0 && !c.added && c.Listed() && keep(c) {
+			list = append(list, c)
 		}
-		list = kept
 	}
 	dst = appendHeader(dst, '*', len(list))
 	for _, c := range list {
@@ -140,7 +135,7 @@ func (c *Command) AppendHelp(dst []byte) []byte {
 	subs := container.subCommands()
 	for i := range subs {
 		if s := &subs[i]; s.Listed() {
-			lines = append(lines, string(appendUpper(nil, s.Name[len(container.Name)+1:])), "    "+s.summary()+".")
+			lines = append(lines, string(appendUpper(nil, s.Name[len(container.Name)+1:])), "    "+strings.TrimRight(s.summary(), ". ")+".")
 		}
 	}
 	dst = appendHeader(dst, '*', len(lines))

@@ -98,7 +98,11 @@ func (b *Inbox) Filled(shared []byte, n int) []byte {
 	return shared[:len(b.rest)+n]
 }
 
-// Rest returns what was kept, to be looked at again without a read.
+// Len is the number of bytes kept. Unlike Rest it may be called at any time.
+func (b *Inbox) Len() int { return len(b.rest) }
+
+// Rest returns what was kept, to be looked at again without a read; Keep must
+// follow.
 func (b *Inbox) Rest() []byte {
 	b.own = true
 	return b.rest

@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"shardis/proxy/command"
@@ -71,7 +70,7 @@ func (s *Session) clientSetInfo(_ *command.Command, args [][]byte) bool {
 	case equalFold(option, "lib-ver"):
 		field = &s.LibVer
 	default:
-		s.replyError("ERR Unrecognized option '" + option + "'")
+		s.replyError("ERR Unrecognized option '" + shown(args[2]) + "'")
 		return true
 	}
 	if !validName(args[3]) || len(args[3]) > maxInfo {
@@ -115,12 +114,16 @@ func (s *Session) clientTrackingInfo(*command.Command, [][]byte) bool {
 }
 
 // clientUnblock: no client is ever blocked as yet.
-func (s *Session) clientUnblock(_ *command.Command, args [][]byte) bool {
-	if len(args) > 4 || len(args) == 4 && !equalFold(string(args[3]), "timeout") && !equalFold(string(args[3]), "error") {
+func (s *Session) clientUnblock(cmd *command.Command, args [][]byte) bool {
+	if len(args) > 4 {
+		s.replySubArity(cmd, args)
+		return true
+	}
+	if len(args) == 4 && !equalFold(string(args[3]), "timeout") && !equalFold(string(args[3]), "error") {
 		s.replyError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 		return true
 	}
-	if _, err := strconv.ParseInt(string(args[2]), 10, 64); err != nil {
+	if _, ok := parseInt(args[2]); !ok {
 		s.replyError("ERR value is not an integer or out of range")
 		return true
 	}
@@ -148,23 +151,23 @@ func (s *Session) appendLine(dst []byte) []byte {
 		" qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=%d tot-mem=%d events=r cmd=%s"+
 		" user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
 		s.ID, s.Addr, s.Laddr, s.Handle, s.Name, (s.env.Now-s.Since)/second, (s.env.Now-s.Active)/second, flags, s.db,
-		len(s.inbox.Rest()), s.OutputPending(), len(s.inbox.Rest())+s.OutputPending(), name,
+		s.inbox.Len(), s.OutputPending(), s.inbox.Len()+s.OutputPending(), name,
 		s.proto, s.LibName, s.LibVer)
 }
 
-// clientFilter selects clients, as CLIENT LIST and KILL name them.
+// clientFilter selects clients, as CLIENT LIST and KILL name them. nil: all.
 type clientFilter struct {
-	ids      map[int64]bool // nil: all
-	notID    int64          // SKIPME
-	addr     string
-	laddr    string
+	ids      map[int64]bool
+	notID    int64 // SKIPME
+	addr     *string
+	laddr    *string
 	minAge   int64 // seconds; 0: any
 	noNormal bool  // TYPE master, replica or pubsub: there are none
 }
 
 func (f *clientFilter) matches(s *Session) bool {
 	return !f.noNormal && (f.ids == nil || f.ids[s.ID]) && s.ID != f.notID &&
-		(f.addr == "" || s.Addr == f.addr) && (f.laddr == "" || s.Laddr == f.laddr) &&
+		(f.addr == nil || s.Addr == *f.addr) && (f.laddr == nil || s.Laddr == *f.laddr) &&
 		(s.env.Now-s.Since)/1e9 >= f.minAge
 }
 
@@ -175,7 +178,7 @@ func (f *clientFilter) clientType(name []byte) (problem string) {
 	case "master", "slave", "replica", "pubsub":
 		f.noNormal = true
 	default:
-		return "ERR Unknown client type '" + string(name) + "'"
+		return "ERR Unknown client type '" + shown(name) + "'"
 	}
 	return ""
 }
@@ -192,8 +195,8 @@ func (s *Session) clientList(cmd *command.Command, args [][]byte) bool {
 	case len(args) >= 4 && equalFold(string(args[2]), "id"):
 		filter.ids = map[int64]bool{}
 		for _, a := range args[3:] {
-			id, err := strconv.ParseInt(string(a), 10, 64)
-			if err != nil {
+			id, ok := parseInt(a)
+			if !ok {
 				s.replyError("ERR Invalid client ID")
 				return true
 			}
@@ -224,7 +227,8 @@ func (s *Session) clientKill(cmd *command.Command, args [][]byte) bool {
 	var filter clientFilter
 	old := len(args) == 3 // CLIENT KILL addr:port
 	if old {
-		filter.addr = string(args[2])
+		addr := string(args[2])
+		filter.addr = &addr
 	} else if problem := s.parseKill(&filter, args[2:]); problem != "" {
 		s.replyError(problem)
 		return true
@@ -263,15 +267,15 @@ func (s *Session) kill(gently bool) {
 // parseKill reads the options of CLIENT KILL.
 func (s *Session) parseKill(f *clientFilter, args [][]byte) (problem string) {
 	f.notID = s.ID
-	if len(args)%2 != 0 {
-		return "ERR syntax error"
-	}
 	for i := 0; i < len(args); i += 2 {
+		if i+1 == len(args) {
+			return "ERR syntax error"
+		}
 		value := string(args[i+1])
 		switch option := string(args[i]); {
 		case equalFold(option, "id"):
-			id, err := strconv.ParseInt(value, 10, 64)
-			if err != nil || id <= 0 {
+			id, ok := parseInt(args[i+1])
+			if !ok || id <= 0 {
 				return "ERR client-id should be greater than 0"
 			}
 			f.ids = map[int64]bool{id: true}
@@ -280,20 +284,20 @@ func (s *Session) parseKill(f *clientFilter, args [][]byte) (problem string) {
 				return problem
 			}
 		case equalFold(option, "addr"):
-			f.addr = value
+			f.addr = &value
 		case equalFold(option, "laddr"):
-			f.laddr = value
+			f.laddr = &value
 		case equalFold(option, "user"):
 			if value != "default" {
-				return "ERR No such user '" + value + "'"
+				return "ERR No such user '" + shown(args[i+1]) + "'"
 			}
 		case equalFold(option, "skipme") && equalFold(value, "yes"):
 			f.notID = s.ID
 		case equalFold(option, "skipme") && equalFold(value, "no"):
 			f.notID = 0
 		case equalFold(option, "maxage"):
-			age, err := strconv.ParseInt(value, 10, 64)
-			if err != nil || age <= 0 {
+			age, ok := parseInt(args[i+1])
+			if !ok || age <= 0 {
 				return "ERR maxage is not an integer or out of range"
 			}
 			f.minAge = age

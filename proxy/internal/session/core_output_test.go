@@ -52,3 +52,21 @@ func TestLargeReply(t *testing.T) {
 		})
 	}
 }
+
+// A command that looks at the session itself must not disturb the input that
+// came with it.
+func TestListingClientsInsideAPacket(t *testing.T) {
+	for _, command := range []string{"CLIENT INFO\r\n", "CLIENT LIST\r\n", "PING\r\n"} {
+		w := newWorld(t, Config{})
+		w.apply(func(*topo.Topology) {})
+		w.clientSends("1", []byte("SET b 1\r\nGET b\r\n*2\r\n$3\r\nGE"))
+		w.clientSends("1", []byte("T\r\n$1\r\nb\r\n"+command+"*2\r\n$3\r\nGET\r\n$2\r\nb"))
+		w.clientSends("1", []byte("b\r\nGET b\r\n"))
+		if err := w.step("node g1 SET b 1 | GET b | GET b | GET b"); err != nil {
+			t.Errorf("%q: %v", command, err)
+		}
+		if err := w.step("node g2 GET bb"); err != nil {
+			t.Errorf("%q: %v", command, err)
+		}
+	}
+}

@@ -254,6 +254,10 @@ func (l *scanLog) decode(cursor uint64) scanPoint {
 
 // parseCursor reads what a client sent as Redis does.
 func parseCursor(b []byte) (uint64, bool) {
-	n, err := strconv.ParseUint(string(b), 10, 64)
+	text := shown(b)
+	if text == "" {
+		return 0, true // to Redis, too
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
 	return n, err == nil
 }

@@ -61,7 +61,7 @@ func (s *Session) gather(cmd *command.Command, args [][]byte) bool {
 	case name == "script" || name == "function":
 		groups = allGroups(t)
 	}
-	r := s.ask(cmd, gatherMerges(cmd.Merge, t))
+	r := s.ask(cmd, gatherMerges(cmd.Merge, t, s.Proto()))
 	encoded := resp.AppendCommand(nil, args)
 	for _, g := range groups {
 		r.to(g, encoded)
@@ -77,8 +77,9 @@ func allGroups(t *router.Table) []int {
 	return groups
 }
 
-// gatherMerges gives the function for each rule. t is the table of the request.
-func gatherMerges(rule command.Merge, t *router.Table) func(*Request, []byte) []byte {
+// gatherMerges gives the function for each rule. t is the table of the request,
+// proto the protocol in which it came: the client may have changed it since.
+func gatherMerges(rule command.Merge, t *router.Table, proto int) func(*Request, []byte) []byte {
 	switch rule {
 	case command.MergeSum:
 		return mergeSum
@@ -93,7 +94,7 @@ func gatherMerges(rule command.Merge, t *router.Table) func(*Request, []byte) []
 	case command.MergeUnion:
 		return func(r *Request, dst []byte) []byte { return mergeUnion(r, dst, t) }
 	case command.MergePick:
-		return func(r *Request, dst []byte) []byte { return mergePick(r, dst, t) }
+		return func(r *Request, dst []byte) []byte { return mergePick(r, dst, t, proto) }
 	default:
 		return mergeFirst
 	}
@@ -210,7 +211,7 @@ func appendOwned(dst, array []byte, t *router.Table, group int) (kept []byte, n 
 }
 
 // mergePick answers with one of the keys the groups returned, at random.
-func mergePick(r *Request, dst []byte, t *router.Table) []byte {
+func mergePick(r *Request, dst []byte, t *router.Table, proto int) []byte {
 	if e := r.firstError(); e != nil {
 		return append(dst, e...)
 	}
@@ -226,7 +227,7 @@ func mergePick(r *Request, dst []byte, t *router.Table) []byte {
 		}
 	}
 	if len(keys) == 0 {
-		return resp.AppendNull(dst, r.session.Proto())
+		return resp.AppendNull(dst, proto)
 	}
 	return append(dst, r.reply(keys[rand.IntN(len(keys))])...)
 }

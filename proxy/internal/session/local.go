@@ -101,9 +101,11 @@ func (s *Session) selectDatabase(_ *command.Command, args [][]byte) bool {
 	if s.env.Table != nil {
 		databases = s.env.Table.Databases
 	}
-	db, err := strconv.ParseInt(string(args[1]), 10, 32)
+	db, ok := parseInt(args[1])
 	switch {
-	case err != nil:
+	case ok && int64(int32(db)) != db:
+		s.replyError("ERR value is out of range, value must between -2147483648 and 2147483647")
+	case !ok:
 		s.replyError("ERR value is not an integer or out of range")
 	case db < 0 || db >= int64(databases):
 		s.replyError("ERR DB index is out of range")
@@ -173,8 +175,8 @@ func (s *Session) login(user string, password []byte) bool {
 func (s *Session) helloCommand(_ *command.Command, args [][]byte) bool {
 	proto := int64(s.proto)
 	if len(args) > 1 {
-		v, err := strconv.ParseInt(string(args[1]), 10, 64)
-		if err != nil {
+		v, ok := parseInt(args[1])
+		if !ok {
 			s.replyError("ERR Protocol version is not an integer or out of range")
 			return true
 		}
@@ -184,34 +186,30 @@ func (s *Session) helloCommand(_ *command.Command, args [][]byte) bool {
 		}
 		proto = v
 	}
-	var user, password, name []byte
+	// As in Redis, an option has its effect even if a later one is wrong.
 	for i := 2; i < len(args); i++ {
 		switch left := len(args) - i - 1; {
 		case equalFold(string(args[i]), "auth") && left >= 2:
-			user, password = args[i+1], args[i+2]
+			if !s.login(string(args[i+1]), args[i+2]) {
+				s.replyError(errWrongPass)
+				return true
+			}
 			i += 2
 		case equalFold(string(args[i]), "setname") && left >= 1:
-			name = args[i+1]
+			if !validName(args[i+1]) {
+				s.replyError(errName)
+				return true
+			}
+			s.Name = string(args[i+1])
 			i++
 		default:
-			s.replyError("ERR Syntax error in HELLO option '" + string(args[i]) + "'")
+			s.replyError("ERR Syntax error in HELLO option '" + shown(args[i]) + "'")
 			return true
 		}
-	}
-	if user != nil && !s.login(string(user), password) {
-		s.replyError(errWrongPass)
-		return true
 	}
 	if !s.loggedIn {
 		s.replyError(errHelloAuth)
 		return true
-	}
-	if name != nil {
-		if !validName(name) {
-			s.replyError(errName)
-			return true
-		}
-		s.Name = string(name)
 	}
 	s.proto = uint8(proto)
 	s.setLane()

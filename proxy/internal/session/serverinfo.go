@@ -61,13 +61,19 @@ func makeServerHandlers() map[string]handler {
 			continue
 		}
 		switch {
-		case strings.HasSuffix(c.Name, "|help"):
-			m[c.Name] = (*Session).help
 		case c.Container() == "cluster":
 			m[c.Name] = (*Session).noCluster
+		case strings.HasSuffix(c.Name, "|help"):
+			m[c.Name] = (*Session).help
 		}
 	}
 	return m
+}
+
+// replySubArity refuses a sub-command that got too many arguments.
+func (s *Session) replySubArity(cmd *command.Command, args [][]byte) {
+	s.env.Stats.Errors++
+	s.reply(command.AppendErrSubArity(s.buffer(), cmd, args))
 }
 
 // replyTexts answers with an array of bulk strings.
@@ -121,7 +127,25 @@ func (s *Session) role(*command.Command, [][]byte) bool {
 	return true
 }
 
-func (s *Session) lolwut(*command.Command, [][]byte) bool {
+// lolwut checks what Redis does: with the versions that draw, their numbers.
+func (s *Session) lolwut(_ *command.Command, args [][]byte) bool {
+	if len(args) >= 3 && equalFold(string(args[1]), "version") {
+		numbers := args[2:]
+		switch string(args[2]) {
+		case "5":
+			numbers = numbers[:min(len(numbers), 4)]
+		case "6":
+			numbers = numbers[:min(len(numbers), 3)]
+		default:
+			numbers = numbers[:1]
+		}
+		for _, n := range numbers {
+			if _, ok := parseInt(n); !ok {
+				s.replyError("ERR value is not an integer or out of range")
+				return true
+			}
+		}
+	}
 	text := "Many slots, one door.\nRedis ver. " + s.env.version() + " through Shardis " + s.env.Local.Host.Version + "\n"
 	s.reply(resp.AppendVerbatim(s.buffer(), s.Proto(), "txt", text))
 	return true
@@ -140,17 +164,17 @@ func (s *Session) aclList(*command.Command, [][]byte) bool {
 	return s.replyTexts("user default on nopass ~* &* +@all")
 }
 
-func (s *Session) aclCat(_ *command.Command, args [][]byte) bool {
+func (s *Session) aclCat(cmd *command.Command, args [][]byte) bool {
 	if len(args) == 2 {
 		return s.replyTexts(command.Categories()...)
 	}
 	if len(args) > 3 {
-		s.replyError("ERR syntax error")
+		s.replySubArity(cmd, args)
 		return true
 	}
 	category := strings.ToLower(string(args[2]))
 	if !slices.Contains(command.Categories(), category) {
-		s.replyError("ERR Unknown category '" + string(args[2]) + "'")
+		s.replyError("ERR Unknown category '" + shown(args[2][:min(len(args[2]), 128)]) + "'")
 		return true
 	}
 	s.reply(command.AppendList(s.buffer(), func(c *command.Command) bool { return c.InCategory(category) }))
@@ -188,7 +212,7 @@ func (s *Session) commandGetKeys(_ *command.Command, args [][]byte) bool {
 
 // commandList is COMMAND LIST [FILTERBY MODULE m | ACLCAT c | PATTERN p].
 func (s *Session) commandList(_ *command.Command, args [][]byte) bool {
-	var keep func(*command.Command) bool
+	keep := func(*command.Command) bool { return true }
 	if len(args) > 2 {
 		if len(args) != 5 || !equalFold(string(args[2]), "filterby") {
 			s.replyError("ERR syntax error")
@@ -259,13 +283,13 @@ func (s *Session) configGet(_ *command.Command, args [][]byte) bool {
 }
 
 // slowLogGet: the proxy keeps no slow log as yet.
-func (s *Session) slowLogGet(_ *command.Command, args [][]byte) bool {
+func (s *Session) slowLogGet(cmd *command.Command, args [][]byte) bool {
 	if len(args) > 3 {
-		s.replyError("ERR wrong number of arguments for 'slowlog|get' command")
+		s.replySubArity(cmd, args)
 		return true
 	}
 	if len(args) == 3 {
-		if n, err := strconv.ParseInt(string(args[2]), 10, 64); err != nil || n < -1 {
+		if n, ok := parseInt(args[2]); !ok || n < -1 {
 			s.replyError("ERR count should be greater than or equal to -1")
 			return true
 		}
@@ -281,7 +305,7 @@ func (s *Session) latencyDoctor(*command.Command, [][]byte) bool {
 }
 
 func (s *Session) latencyGraph(_ *command.Command, args [][]byte) bool {
-	s.replyError(fmt.Sprintf("ERR No samples available for event '%s'", args[2]))
+	s.replyError(fmt.Sprintf("ERR No samples available for event '%s'", shown(args[2])))
 	return true
 }
 

@@ -243,7 +243,7 @@ func (s *Session) Done() bool {
 
 // Idle reports whether nothing the client sent is still being worked on.
 func (s *Session) Idle() bool {
-	return s.head == nil && s.written == len(s.out) && len(s.inbox.Rest()) == 0
+	return s.head == nil && s.written == len(s.out) && s.inbox.Len() == 0
 }
 
 // Detach ends the session after its socket was closed. Requests without a
