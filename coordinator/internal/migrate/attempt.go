@@ -111,7 +111,8 @@ func (r *Runner) attempt(ctx context.Context, o *operation, w *work) (err error)
 		return err
 	}
 	helpers.Go(func() { cancel(again("replication log of group %s: %w", w.source, a.src.tail.Run(ctx))) })
-	helpers.Go(func() { a.pace.watch(ctx, r.pool, a.addrs()) })
+	usual := a.look(ctx, probeFirst)
+	helpers.Go(func() { a.watchNodes(ctx, usual) })
 	if err := a.copyAll(ctx); err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err := a.openTargets(ctx, t); err != nil {
 		return again("prepare targets: %w", err)
 	}
-	a.copier = &copier{route: a.route, targets: a.targets, pace: a.pace.wait}
+	a.copier = &copier{route: a.route, targets: a.targets, pace: a.paced}
 	for i := range a.targets {
 		if err := a.clean(ctx, i); err != nil {
 			return again("remove old copies: %w", err)

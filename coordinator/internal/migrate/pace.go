@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,20 +13,27 @@ import (
 )
 
 // The pace of a copy. Three things slow it down: a person's pause, a person's
-// limit in bytes a second, and the nodes themselves: each tenth of a second
-// their masters are asked for ROLE, and when the answer takes much longer than
-// before the copy, or replicas fall behind, the copier rests for a multiple of
-// the time it worked. It never stops for that: a machine that is busy with
+// limit in bytes a second, and the nodes' clients. While the source's master
+// serves clients the copier works in turns with rests between them, so that it never
+// keeps several nodes busy at a time, and the rests get longer when the slowest
+// tenth of a master's answers to ROLE takes twice as long as before the copy, or
+// replicas fall behind. Without clients nobody is kept waiting, and it runs as
+// fast as it can. It never stops by itself: a machine that is busy with
 // something else must not keep slots from moving off it.
 
 const (
-	probeEvery = 100 * time.Millisecond
-	slowAnswer = 5 * time.Millisecond // an answer that takes longer, and
-	slowTimes  = 4                    // so many times the usual, counts as slow
-	replicaLag = 32 << 20             // bytes; more counts as slow
-	restMost   = 2.0                  // works a third of the time at least
-	burstLeast = 16 << 10             // bytes a limit lets through at once: a tenth of a second's, but
-	burstMost  = 1 << 20              // within these
+	probes     = 20 // for one look at the nodes
+	probeFirst = 2 * time.Millisecond
+	probeEvery = 10 * time.Millisecond
+	slowAnswer = 500 * time.Microsecond // when a tenth of the answers takes longer, and
+	slowTimes  = 2                      // so many times the usual, the node counts as slow
+	lateAnswer = 20 * time.Millisecond  // so slow is too slow even without clients
+	replicaLag = 32 << 20               // bytes; more counts as slow
+	busyRate   = 100                    // commands of clients a second from where on they matter
+	restLeast  = 1.0                    // beside clients; works half of the time at most
+	restMost   = 3.0                    // works a quarter of the time at least
+	burstLeast = 16 << 10               // bytes a limit lets through at once: a tenth of a second's, but
+	burstMost  = 1 << 20                // within these
 )
 
 // pacer is called by the one goroutine that copies.
@@ -83,38 +91,91 @@ func (p *pacer) wait(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// watch asks the nodes how they fare until ctx ends.
-func (p *pacer) watch(ctx context.Context, pool *node.Pool, addrs []string) {
-	usual := map[string]time.Duration{}
-	for _, addr := range addrs {
-		for range 5 { // the longest of a few: what the node's clients are used to
-			took, _ := askRole(ctx, pool, addr)
-			usual[addr] = max(usual[addr], took)
+// look is what was seen of the masters in a moment.
+type look struct {
+	tenth  []time.Duration // the ninth tenth of each one's answers
+	behind bool            // a replica is far behind
+	at     time.Time
+	served int64 // commands the source's master, the first, has executed
+}
+
+// look asks all masters some times over, every so often.
+func (a *attempt) look(ctx context.Context, every time.Duration) look {
+	addrs := a.addrs()
+	took := make([][]time.Duration, len(addrs))
+	var l look
+	for range probes {
+		for i, addr := range addrs {
+			t, lags := askRole(ctx, a.r.pool, addr)
+			took[i] = append(took[i], t)
+			l.behind = l.behind || lags
+		}
+		if sleep(ctx, every) != nil {
+			break
 		}
 	}
-	ticker := time.NewTicker(probeEvery)
-	defer ticker.Stop()
-	for before := false; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+	for _, all := range took {
+		slices.Sort(all)
+		l.tenth = append(l.tenth, all[len(all)*9/10])
+	}
+	l.at = time.Now()
+	if admin, err := a.r.pool.Get(ctx, addrs[0]); err == nil {
+		if info, err := admin.Info(ctx, "stats"); err == nil {
+			l.served = info.Int("total_commands_processed")
 		}
-		slow := false
-		for _, addr := range addrs {
-			took, behind := askRole(ctx, pool, addr)
-			slow = slow || behind || took > max(slowAnswer, slowTimes*usual[addr])
+	}
+	return l
+}
+
+// busy reports whether clients kept the source busy since an earlier look.
+func (l *look) busy(before *look) bool {
+	ours := int64(probes + 1)
+	return float64(l.served-before.served-ours)/l.at.Sub(before.at).Seconds() > busyRate
+}
+
+// watchNodes sets the pace until ctx ends. Usual is how the nodes were before
+// the copy.
+func (a *attempt) watchNodes(ctx context.Context, usual look) {
+	p, before := a.pace, usual
+	for ctx.Err() == nil {
+		now := a.look(ctx, probeEvery)
+		busy, slow := now.busy(&before), now.behind
+		for i, t := range now.tenth {
+			slow = slow || t > max(slowAnswer, slowTimes*usual.tenth[i]) && (busy || t > lateAnswer)
 		}
-		twice := slow && before // once may be chance
-		before = slow
+		before = now
 		p.mu.Lock()
-		if twice {
-			p.rest = min(2*p.rest+0.1, restMost)
-		} else if p.rest = 0.7 * p.rest; p.rest < 0.05 {
+		least := 0.0
+		if busy {
+			least = restLeast
+		}
+		if slow {
+			p.rest = min(1.5*p.rest+0.1, restMost)
+		} else if p.rest = 0.8 * p.rest; p.rest < 0.05 {
 			p.rest = 0
 		}
+		p.rest = max(p.rest, least)
 		p.mu.Unlock()
 	}
+}
+
+// paced waits as long as is due after bytes were copied.
+func (a *attempt) paced(ctx context.Context, bytes int) error {
+	if a.pace.resting() {
+		for _, t := range a.targets {
+			if err := t.barrier(); err != nil {
+				return err
+			}
+		}
+	}
+	return a.pace.wait(ctx, bytes)
+}
+
+// resting reports whether the copier works in turns.
+func (p *pacer) resting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rest >= restLeast/2
 }
 
 // askRole says how long a master takes to answer, and whether a replica of it
