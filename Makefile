@@ -93,7 +93,7 @@ fuzz: ## each fuzz target in turn, T=1m each
 	@for file in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
 		for target in $$(grep -oE '^func (Fuzz[A-Za-z0-9]+)' $$file | awk '{print $$2}'); do \
 			echo "== $$target in $$(dirname $$file)"; \
-			$(GO) test $$(dirname $$file) -run '^$$' -fuzz "^$$target$$" -fuzztime $(T) || exit 1; \
+			$(GO) test $$(dirname $$file) -run '^$$' -fuzz "^$$target$$" -fuzztime $(T) -fuzzminimizetime 5s || exit 1; \
 		done; \
 	done
 

@@ -35,6 +35,7 @@ type world struct {
 
 	sessions  []*Session
 	pipelines []*backend.Pipeline
+	hungUp    func(*backend.Pipeline) // told of connections that the proxy closes
 }
 
 type client struct {
@@ -54,10 +55,13 @@ type node struct {
 	handle func(p *backend.Pipeline, words []string)
 }
 
-func newWorld(t testing.TB, cfg Config) *world {
+func newWorld(t testing.TB, cfg Config) *world { return newWorldWith(t, cfg, backend.Config{}) }
+
+// newWorldWith is newWorld with that configuration of the pipelines.
+func newWorldWith(t testing.TB, cfg Config, pipelines backend.Config) *world {
 	w := &world{t: t, clients: map[string]*client{}, nodes: map[string]*node{}, shared: make([]byte, 64<<10)}
 	st := stats.NewLoop(command.Count(), 0)
-	pool := backend.NewPool(backend.Config{}, &w.buffers, st, w)
+	pool := backend.NewPool(pipelines, &w.buffers, st, w)
 	w.env = NewEnv(cfg, pool, st, &w.buffers)
 	w.env.SetNow(int64(time.Hour))
 	w.table = &topo.Topology{Format: topo.Format, Scheme: topo.CRC16, Databases: 16}
@@ -77,6 +81,9 @@ func (w *world) Dial(p *backend.Pipeline) { p.Handle = 1 }
 // Hangup implements backend.Dialer.
 func (w *world) Hangup(p *backend.Pipeline) {
 	p.Handle = -1
+	if w.hungUp != nil {
+		w.hungUp(p)
+	}
 	for _, n := range w.nodes {
 		for i, x := range n.pipes {
 			if x == p {
