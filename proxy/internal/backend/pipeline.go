@@ -23,8 +23,7 @@
 //	written, else              Fail: it may or may not have been applied
 //
 // To carry blocks of several replies (MULTI … EXEC) an entry needs a count of
-// replies; to carry pub/sub, pushes need a receiver of their own instead of
-// being a fault.
+// replies. Pushes are a fault, but on the pipelines of feed.go.
 package backend
 
 import (
@@ -121,6 +120,7 @@ type Pipeline struct {
 	blocked  []Waiter // sessions that stopped reading because buf is full
 	drainTo  uint64   // drained when ring.head reached it
 	requests uint64   // answered since start
+	feed     Feed     // of a pipeline for subscriptions, see feed.go
 }
 
 // Waiter is told when a full pipeline has room again.
@@ -242,7 +242,16 @@ func (p *Pipeline) reply(reply []byte) error {
 	if p.state == greeting {
 		return p.greeted(reply)
 	}
-	if p.ring.len() == 0 || reply[0] == '>' {
+	if reply[0] == '>' {
+		if p.feed == nil {
+			return errUnexpected
+		}
+		if isMessage(reply) {
+			p.feed.Message(reply)
+			return nil
+		}
+	}
+	if p.ring.len() == 0 {
 		return errUnexpected
 	}
 	e := p.ring.first()
@@ -319,6 +328,9 @@ func (p *Pipeline) Lost(err error) {
 	p.pool.stats.BackendLosses++
 	p.enter(idle)
 	p.takeBack(cause)
+	if p.feed != nil {
+		p.feed.Lost()
+	}
 	if p.state == idle && (p.ring.len() > 0 || p.pool.owes(p.node)) {
 		p.wake()
 	}

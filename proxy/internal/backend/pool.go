@@ -76,6 +76,7 @@ type Pool struct {
 	now            int64
 
 	pipelines []*Pipeline
+	feeds     []*Pipeline
 	lanes     []*Lane
 	masters   []string // by group index of the table in force
 	dirty     []*Pipeline
@@ -225,9 +226,11 @@ func (o *Pool) Tick() time.Duration {
 	if o.stale {
 		o.prune()
 	}
-	for _, p := range o.pipelines {
-		if d := p.tick(); d > 0 && (next == 0 || d < next) {
-			next = d
+	for _, all := range [][]*Pipeline{o.pipelines, slices.Clone(o.feeds)} {
+		for _, p := range all {
+			if d := p.tick(); d > 0 && (next == 0 || d < next) {
+				next = d
+			}
 		}
 	}
 	return next
@@ -244,15 +247,15 @@ func (o *Pool) Inflight() int {
 
 // Close forgets all pipelines; their requests get no answer.
 func (o *Pool) Close() {
-	for _, p := range o.pipelines {
+	for _, p := range slices.Concat(o.pipelines, o.feeds) {
 		o.dialer.Hangup(p)
 	}
-	o.pipelines, o.lanes = nil, nil
+	o.pipelines, o.feeds, o.lanes = nil, nil, nil
 }
 
 // lost notes a debt when requests of p are inflight.
 func (o *Pool) lost(p *Pipeline) {
-	if p.state == ready && p.sent > p.head && slices.Contains(o.masters, p.node) {
+	if p.feed == nil && p.state == ready && p.sent > p.head && slices.Contains(o.masters, p.node) {
 		o.debts[p.node] = append(o.debts[p.node], debt{p.id, p.user})
 	}
 }
@@ -282,8 +285,8 @@ type View struct {
 
 // Views describes all pipelines.
 func (o *Pool) Views() []View {
-	views := make([]View, 0, len(o.pipelines))
-	for _, p := range o.pipelines {
+	views := make([]View, 0, len(o.pipelines)+len(o.feeds))
+	for _, p := range slices.Concat(o.pipelines, o.feeds) {
 		v := View{
 			Node: p.node, Protocol: p.proto, Database: p.db, State: p.state.String(),
 			Inflight: p.ring.len(), Requests: p.requests, Since: p.since,

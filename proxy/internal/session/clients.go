@@ -144,39 +144,55 @@ func (s *Session) appendLine(dst []byte) []byte {
 		name = c.Name
 	}
 	flags := "N"
-	if s.pause&pauseClosing != 0 {
+	channels, patterns, shards := s.Subscriptions()
+	switch {
+	case s.pause&pauseClosing != 0:
 		flags = "c"
+	case channels+patterns+shards > 0:
+		flags = "P"
 	}
-	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=0 psub=0 ssub=0 multi=-1"+
+	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=-1"+
 		" qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=%d tot-mem=%d events=r cmd=%s"+
 		" user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
-		s.ID, s.Addr, s.Laddr, s.Handle, s.Name, (s.env.Now-s.Since)/second, (s.env.Now-s.Active)/second, flags, s.db,
+		s.ID, s.Addr, s.Laddr, s.Handle, s.Name, (s.env.Now-s.Since)/second, (s.env.Now-s.Active)/second, flags, s.db, channels, patterns, shards,
 		s.inbox.Len(), s.OutputPending(), s.inbox.Len()+s.OutputPending(), name,
 		s.proto, s.LibName, s.LibVer)
 }
 
 // clientFilter selects clients, as CLIENT LIST and KILL name them. nil: all.
 type clientFilter struct {
-	ids      map[int64]bool
-	notID    int64 // SKIPME
-	addr     *string
-	laddr    *string
-	minAge   int64 // seconds; 0: any
-	noNormal bool  // TYPE master, replica or pubsub: there are none
+	ids    map[int64]bool
+	notID  int64 // SKIPME
+	addr   *string
+	laddr  *string
+	minAge int64  // seconds; 0: any
+	kind   string // TYPE; "": any; there are no masters and replicas
 }
 
 func (f *clientFilter) matches(s *Session) bool {
-	return !f.noNormal && (f.ids == nil || f.ids[s.ID]) && s.ID != f.notID &&
+	return f.matchesType(s) && (f.ids == nil || f.ids[s.ID]) && s.ID != f.notID &&
 		(f.addr == nil || s.Addr == *f.addr) && (f.laddr == nil || s.Laddr == *f.laddr) &&
 		(s.env.Now-s.Since)/1e9 >= f.minAge
+}
+
+func (f *clientFilter) matchesType(s *Session) bool {
+	channels, patterns, shards := s.Subscriptions()
+	switch f.kind {
+	case "":
+		return true
+	case "normal":
+		return channels+patterns+shards == 0
+	case "pubsub":
+		return channels+patterns+shards > 0
+	}
+	return false
 }
 
 // clientType reads the value of TYPE.
 func (f *clientFilter) clientType(name []byte) (problem string) {
 	switch t := string(bytes.ToLower(name)); t {
-	case "normal":
-	case "master", "slave", "replica", "pubsub":
-		f.noNormal = true
+	case "normal", "master", "slave", "replica", "pubsub":
+		f.kind = t
 	default:
 		return "ERR Unknown client type '" + shown(name) + "'"
 	}

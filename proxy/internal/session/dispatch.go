@@ -46,6 +46,9 @@ func (s *Session) run(args [][]byte, raw []byte) bool {
 	case !s.loggedIn && cmd.Flags&command.FlagNoAuth == 0:
 		s.refuse(cmd, resp.AppendError(s.buffer(), errNoAuth))
 		return true
+	case s.subs != nil && s.confined() && !allowedConfined(cmd):
+		s.refuse(cmd, resp.AppendError(s.buffer(), "ERR Can't execute '"+cmd.Name+"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"))
+		return true
 	}
 	s.Commands++
 	s.LastCommand = cmd.ID
@@ -63,6 +66,10 @@ func (s *Session) run(args [][]byte, raw []byte) bool {
 		return s.sendToKeys(cmd, args, raw)
 	case command.ClassSplit:
 		return s.split(cmd, args, raw)
+	case command.ClassPubSub:
+		if cmd.Name == "publish" || cmd.Name == "spublish" {
+			return s.publish(cmd, args, raw)
+		}
 	case command.ClassRefused:
 		s.refuse(cmd, command.AppendErrRefused(s.buffer(), cmd))
 		return true
@@ -81,9 +88,14 @@ func (s *Session) run(args [][]byte, raw []byte) bool {
 
 // countLocal counts a command that has no request to do so.
 func (s *Session) countLocal(cmd *command.Command) {
-	if cmd.Class == command.ClassFanOut || cmd.Class == command.ClassScan {
+	if cmd.Class == command.ClassFanOut || cmd.Class == command.ClassScan || cmd.Class == command.ClassPubSub {
 		return
 	}
+	s.countOwn(cmd)
+}
+
+// countOwn counts a command that was answered without a request.
+func (s *Session) countOwn(cmd *command.Command) {
 	st := s.env.Stats
 	st.Commands++
 	st.Local++

@@ -143,6 +143,8 @@ func (e *Env) Apply(t *router.Table) {
 	}
 	e.held = e.held[:0]
 	e.Pool.Apply(masters, t.DrainNodes(before))
+	e.Local.hub.env = e
+	e.Local.hub.apply()
 	for _, p := range waited {
 		p.request.Resend(p.part, p.command, p.again)
 	}
@@ -170,6 +172,7 @@ func (e *Env) Tick() bool {
 		s.unpause(pauseHold)
 		return true
 	})
+	e.Local.hub.tick()
 	return len(e.held) > 0 || len(e.parked) > 0
 }
 

@@ -19,6 +19,7 @@ type Local struct {
 	info  infoCache
 	meter meter
 	lore  lore
+	hub   hub
 }
 
 // HostInfo is what a proxy knows of itself.

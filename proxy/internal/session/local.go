@@ -2,6 +2,7 @@ package session
 
 import (
 	"crypto/subtle"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +23,7 @@ var handlers = collectHandlers(
 	clientHandlers,
 	serverHandlers,
 	gatherHandlers,
+	pubsubHandlers,
 )
 
 // connectionHandlers are the commands that concern the connection alone.
@@ -56,10 +58,13 @@ func collectHandlers(maps ...map[string]handler) []handler {
 func (s *Session) replyOK() { s.reply(resp.AppendOK(s.buffer())) }
 
 func (s *Session) ping(cmd *command.Command, args [][]byte) bool {
-	switch len(args) {
-	case 1:
+	switch {
+	case len(args) <= 2 && s.subs != nil && s.confined():
+		b := resp.AppendBulkString(resp.AppendArray(s.buffer(), 2), "pong")
+		s.reply(resp.AppendBulk(b, slices.Concat(args[1:]...)))
+	case len(args) == 1:
 		s.reply(append(s.buffer(), "+PONG\r\n"...))
-	case 2:
+	case len(args) == 2:
 		s.reply(resp.AppendBulk(s.buffer(), args[1]))
 	default:
 		s.reply(command.AppendErrArity(s.buffer(), cmd))

@@ -24,7 +24,7 @@
 // asks several groups, see fanout.go. What comes later: a transaction
 // is a request whose parts are one block on one pipeline; a blocking command or
 // WATCH takes a private pipeline, and the session pauses until it is given
-// back; pub/sub appends pushes to out between replies.
+// back. Messages of subscriptions (hub.go) go to out between replies.
 package session
 
 import (
@@ -81,6 +81,8 @@ type Session struct {
 	heldAt int64 // when it stopped for a hold
 	parked int   // of its requests, how many were given back and wait for the hold
 
+	subs *subscriptions // nil without any
+
 	db    uint16
 	proto uint8
 	pause pause
@@ -116,6 +118,7 @@ func New(env *Env, id int64, handle int32, addr, laddr string) *Session {
 // reset makes a session as it was when the client connected.
 func (s *Session) reset() {
 	s.proto, s.db, s.mute, s.Name = 2, 0, speak, ""
+	s.unsubscribeAll()
 	s.setLane()
 	s.setLoggedIn(s.env.Config.Password == "")
 }
@@ -253,6 +256,7 @@ func (s *Session) Detach(why stats.Reason) {
 		return
 	}
 	s.closed = true
+	s.unsubscribeAll()
 	if s.pause&pauseClosing != 0 {
 		why = s.Reason
 	}

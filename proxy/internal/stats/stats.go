@@ -23,14 +23,15 @@ func (c Class) String() string { return [...]string{"read", "write", "multi"}[c]
 type Reason uint8
 
 const (
-	ClientClosed   Reason = iota // end of file or reset
-	ClientQuit                   // QUIT
-	ProtocolFault                // bytes that are no RESP
-	OutputLimit                  // did not read its replies
-	IdleTimeout                  // sent nothing for long
-	Killed                       // CLIENT KILL
-	Draining                     // the proxy is going down
-	TooManyClients               // refused at once
+	ClientClosed     Reason = iota // end of file or reset
+	ClientQuit                     // QUIT
+	ProtocolFault                  // bytes that are no RESP
+	OutputLimit                    // did not read its replies
+	IdleTimeout                    // sent nothing for long
+	Killed                         // CLIENT KILL
+	Draining                       // the proxy is going down
+	TooManyClients                 // refused at once
+	SubscriptionLost               // a node it had subscriptions on was lost
 	reasons
 )
 
@@ -38,7 +39,7 @@ const (
 func (r Reason) String() string {
 	return [...]string{
 		"client_closed", "quit", "protocol_fault", "output_limit", "idle_timeout",
-		"killed", "draining", "too_many_clients",
+		"killed", "draining", "too_many_clients", "subscription_lost",
 	}[r]
 }
 
