@@ -22,8 +22,9 @@
 //	written, read-only, once   given back with Resend
 //	written, else              Fail: it may or may not have been applied
 //
-// To carry blocks of several replies (MULTI … EXEC) an entry needs a count of
-// replies. Pushes are a fault, but on the pipelines of feed.go.
+// A block, MULTI to EXEC, is one entry: of its replies only the last is handed
+// on, and it is sent again only when no part of it can have been executed, which
+// is so while its EXEC was not written. Pushes are a fault, but on the pipelines of feed.go.
 package backend
 
 import (
@@ -138,7 +139,7 @@ func (p *Pipeline) Begin(size int) []byte {
 // End takes the buffer that Begin gave, with one command appended, and queues
 // the request.
 func (p *Pipeline) End(buf []byte, r Receiver, part int, readOnly bool) {
-	e := entry{receiver: r, part: uint16(part), size: uint32(len(buf) - len(p.buf)), at: p.pool.now, readOnly: readOnly}
+	e := entry{receiver: r, part: uint16(part), size: uint32(len(buf) - len(p.buf)), at: p.pool.now, kind: kindOf(readOnly)}
 	p.buf = buf
 	p.queue(e)
 }
@@ -153,8 +154,20 @@ func (p *Pipeline) AddAgain(command []byte, r Receiver, part int, again Again) {
 	p.buf = append(p.Begin(len(command)), command...)
 	p.queue(entry{
 		receiver: r, part: uint16(part), size: uint32(len(command)),
-		at: again.At, tries: again.Tries, readOnly: again.ReadOnly,
+		at: again.At, tries: again.Tries, kind: kindOf(again.ReadOnly),
 	})
+}
+
+// AddBlock queues commands that nothing may come between, MULTI to EXEC. The
+// receiver gets the reply of the last one; skip tells how many come before.
+func (p *Pipeline) AddBlock(commands []byte, r Receiver, skip uint16) {
+	p.AddBlockAgain(commands, r, skip, Again{At: p.pool.now})
+}
+
+// AddBlockAgain queues a block that was given back by a pipeline.
+func (p *Pipeline) AddBlockAgain(commands []byte, r Receiver, skip uint16, again Again) {
+	p.buf = append(p.Begin(len(commands)), commands...)
+	p.queue(entry{receiver: r, part: skip, size: uint32(len(commands)), at: again.At, tries: again.Tries, kind: block})
 }
 
 func (p *Pipeline) queue(e entry) {
@@ -255,10 +268,14 @@ func (p *Pipeline) reply(reply []byte) error {
 		return errUnexpected
 	}
 	e := p.ring.first()
+	if e.kind == block && e.part > 0 && p.sent > p.head {
+		e.part--
+		return nil
+	}
 	if p.head+int(e.size) > p.sent {
 		return errUnexpected
 	}
-	receiver, part := e.receiver, int(e.part)
+	receiver, part := e.receiver, e.place()
 	p.retire(e)
 	p.requests++
 	p.attempts = 0
@@ -356,14 +373,14 @@ func (p *Pipeline) takeBack(cause Cause) {
 		}
 		switch {
 		case !written && e.tries < 3:
-			e.receiver.Resend(int(e.part), command, Again{At: p.pool.now, Tries: e.tries + 1, ReadOnly: e.readOnly})
+			e.receiver.Resend(e.place(), command, Again{At: p.pool.now, Tries: e.tries + 1, ReadOnly: e.kind == read})
 		case !written:
-			e.receiver.Fail(int(e.part), Down)
-		case e.readOnly && e.tries == 0 && why == Lost:
+			e.receiver.Fail(e.place(), Down)
+		case e.kind == read && e.tries == 0 && why == Lost:
 			p.pool.stats.Retried++
-			e.receiver.Resend(int(e.part), command, Again{At: p.pool.now, Tries: 1, ReadOnly: true})
+			e.receiver.Resend(e.place(), command, Again{At: p.pool.now, Tries: 1, ReadOnly: true})
 		default:
-			e.receiver.Fail(int(e.part), why)
+			e.receiver.Fail(e.place(), why)
 		}
 		first = false
 	}
@@ -381,7 +398,7 @@ func (p *Pipeline) reroute() {
 	for old.len() > 0 {
 		e := *old.first()
 		old.drop()
-		e.receiver.Resend(int(e.part), buf[head:head+int(e.size)], Again{At: e.at, Tries: e.tries, ReadOnly: e.readOnly})
+		e.receiver.Resend(e.place(), buf[head:head+int(e.size)], Again{At: e.at, Tries: e.tries, ReadOnly: e.kind == read})
 		head += int(e.size)
 	}
 	p.pool.buffers.Put(buf)
@@ -456,7 +473,7 @@ func (p *Pipeline) expire() {
 		if p.pool.now-e.at <= limit {
 			break
 		}
-		receiver, part := e.receiver, int(e.part)
+		receiver, part := e.receiver, e.place()
 		p.retire(e)
 		p.sent = p.head // it is not to be written any more
 		receiver.Fail(part, Down)

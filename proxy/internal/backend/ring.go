@@ -5,9 +5,33 @@ type entry struct {
 	receiver Receiver
 	at       int64  // when it was queued, nanoseconds on the loop's clock
 	size     uint32 // bytes of its command in the pipeline's buffer
-	part     uint16
-	tries    uint8 // times it was given to a connection that was lost
-	readOnly bool
+	part     uint16 // of a block: replies to come before its last one
+	tries    uint8  // times it was given to a connection that was lost
+	kind     kind
+}
+
+// kind is what may be done with a request whose reply is missing.
+type kind uint8
+
+const (
+	write kind = iota
+	read       // may be sent again
+	block      // several commands that belong together, with a reply each
+)
+
+func kindOf(readOnly bool) kind {
+	if readOnly {
+		return read
+	}
+	return write
+}
+
+// place is the part to tell the receiver.
+func (e *entry) place() int {
+	if e.kind == block {
+		return 0
+	}
+	return int(e.part)
 }
 
 // ring is a queue of entries, oldest first, in an array that doubles when full.

@@ -145,16 +145,22 @@ func (s *Session) appendLine(dst []byte) []byte {
 	}
 	flags := "N"
 	channels, patterns, shards := s.Subscriptions()
+	queued := -1
+	if s.tx != nil {
+		queued = s.tx.count
+	}
 	switch {
 	case s.pause&pauseClosing != 0:
 		flags = "c"
 	case channels+patterns+shards > 0:
 		flags = "P"
+	case s.tx != nil:
+		flags = "x"
 	}
-	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=-1"+
+	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d"+
 		" qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=%d tot-mem=%d events=r cmd=%s"+
 		" user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
-		s.ID, s.Addr, s.Laddr, s.Handle, s.Name, (s.env.Now-s.Since)/second, (s.env.Now-s.Active)/second, flags, s.db, channels, patterns, shards,
+		s.ID, s.Addr, s.Laddr, s.Handle, s.Name, (s.env.Now-s.Since)/second, (s.env.Now-s.Active)/second, flags, s.db, channels, patterns, shards, queued,
 		s.inbox.Len(), s.OutputPending(), s.inbox.Len()+s.OutputPending(), name,
 		s.proto, s.LibName, s.LibVer)
 }

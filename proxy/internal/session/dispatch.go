@@ -52,6 +52,10 @@ func (s *Session) run(args [][]byte, raw []byte) bool {
 	}
 	s.Commands++
 	s.LastCommand = cmd.ID
+	if s.tx != nil && !ownInMulti(cmd) {
+		s.enqueueCommand(cmd, args, raw)
+		return true
+	}
 	switch cmd.Class {
 	case command.ClassSingleSlot:
 		if cmd.Flags&command.FlagBlocking != 0 && cmd.Blocks(args) {
@@ -109,6 +113,9 @@ func (s *Session) refuse(cmd *command.Command, reply []byte) {
 	st.Errors++
 	if cmd != nil {
 		st.Failed[cmd.ID]++
+	}
+	if s.tx != nil {
+		s.tx.failed = true
 	}
 	s.reply(reply)
 }

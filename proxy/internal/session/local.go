@@ -24,6 +24,7 @@ var handlers = collectHandlers(
 	serverHandlers,
 	gatherHandlers,
 	pubsubHandlers,
+	transactionHandlers,
 )
 
 // connectionHandlers are the commands that concern the connection alone.

@@ -50,6 +50,7 @@ type Request struct {
 	lane    *backend.Lane
 	at      int64 // when it was dispatched
 
+	skip   uint16 // of a transaction: replies before the one of EXEC
 	how    routing
 	slot   topo.Slot // for bySlot
 	silent bool      // CLIENT REPLY: no reply wanted
@@ -208,6 +209,10 @@ func (r *Request) Resend(part int, command []byte, again backend.Again) {
 	}
 	switch refusal {
 	case router.OK:
+		if r.skip > 0 {
+			r.lane.To(group).AddBlockAgain(command, r, r.skip, again)
+			break
+		}
 		r.lane.To(group).AddAgain(command, r, part, again)
 	case router.Held:
 		r.env.parked = append(r.env.parked, parked{r, part, append([]byte(nil), command...), again})

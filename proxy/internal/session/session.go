@@ -21,8 +21,7 @@
 // it when the next table comes.
 //
 // To add a command that the proxy answers itself, see local.go; to add one that
-// asks several groups, see fanout.go. What comes later: a transaction
-// is a request whose parts are one block on one pipeline; a blocking command or
+// asks several groups, see fanout.go. What comes later: a blocking command or
 // WATCH takes a private pipeline, and the session pauses until it is given
 // back. Messages of subscriptions (hub.go) go to out between replies.
 package session
@@ -82,6 +81,7 @@ type Session struct {
 	parked int   // of its requests, how many were given back and wait for the hold
 
 	subs *subscriptions // nil without any
+	tx   *transaction   // nil outside of MULTI
 
 	db    uint16
 	proto uint8
@@ -119,6 +119,7 @@ func New(env *Env, id int64, handle int32, addr, laddr string) *Session {
 func (s *Session) reset() {
 	s.proto, s.db, s.mute, s.Name = 2, 0, speak, ""
 	s.unsubscribeAll()
+	s.tx = nil
 	s.setLane()
 	s.setLoggedIn(s.env.Config.Password == "")
 }
