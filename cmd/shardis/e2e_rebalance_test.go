@@ -63,8 +63,8 @@ func TestE2ERebalanceUnderLoad(t *testing.T) {
 // owns its slot and nowhere else, counted on the nodes.
 func checkPlacement(d *demo, w *workload) {
 	d.t.Helper()
-	sure, maybe := w.liveKeys()
 	d.eventually("placement of keys", 2*time.Minute, func() error {
+		sure, maybe := w.liveKeys() // each time anew: keys expire
 		total, byGroup, misplaced := d.keysOnNodes()
 		if len(misplaced) > 0 {
 			return fmt.Errorf("%d keys are where they do not belong, such as: %s", len(misplaced), misplaced[0])
