@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -243,7 +244,7 @@ func (x *writer) setExpiring(ctx context.Context) {
 	err := x.client.Set(ctx, key, value, ttl).Err()
 	x.w.ops.Add(1)
 	if err != nil {
-		x.failed(err)
+		x.failed(err, key)
 		delete(x.expiring, key)
 		return
 	}
@@ -442,8 +443,28 @@ func (x *writer) verify(ctx context.Context) {
 // liveKeys is the number of keys that must exist, and how many more may.
 func (w *workload) liveKeys() (sure, maybe int) {
 	for _, x := range w.writers {
-		sure += len(x.values) + len(x.counters) + len(x.logs) + len(x.sets)
-		maybe += len(x.expiring)
+		all := map[string]bool{} // false: perhaps it is there
+		for key := range x.expiring {
+			all[key] = false
+		}
+		for _, keys := range []iter.Seq[string]{maps.Keys(x.values), maps.Keys(x.counters), maps.Keys(x.logs), maps.Keys(x.sets)} {
+			for key := range keys {
+				all[key] = true
+			}
+		}
+		for key := range x.unknown {
+			// A plain key was filled before. Of others the first write may have failed.
+			if _, filled := x.values[key]; !filled {
+				all[key] = false
+			}
+		}
+		for _, there := range all {
+			if there {
+				sure++
+			} else {
+				maybe++
+			}
+		}
 	}
 	return sure + 1, maybe // + the shared counter
 }
