@@ -17,8 +17,9 @@ import (
 
 const (
 	sampleEvery = time.Second
-	rateSpan    = 3  // samples that operations per second are taken over
-	keptSamples = 11 // latency is taken over all of them: 10 s
+	lookEvery   = 250 * time.Millisecond // at which nodes can be reached: the leader waits for it before a replica takes over
+	rateSpan    = 3                      // samples that operations per second are taken over
+	keptSamples = 11                     // latency is taken over all of them: 10 s
 )
 
 // rates keeps the counters of the last seconds. One goroutine samples; the
@@ -86,10 +87,10 @@ func (r *rates) answeredAt() time.Time {
 // inspect samples the engine each second until ctx ends, and notices nodes
 // that can not be reached.
 func (c *control) inspect(ctx context.Context) {
-	tick := time.NewTicker(sampleEvery)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for {
-		if c.engine.Tick() {
+	for n := 0; ; n++ {
+		if n%int(sampleEvery/lookEvery) == 0 && c.engine.Tick() {
 			c.rates.add(c.engine.Stats(), time.Now())
 		}
 		c.noteUnreachable(c.engine.Backends(), time.Now())

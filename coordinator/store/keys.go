@@ -16,6 +16,8 @@ const (
 	PrefixAttempts    = "attempts/"    // <id> → topo.Attempt
 	PrefixPurges      = "purges/"      // <group>/<attempt> → topo.Purge
 	PrefixObserved    = "observed/"    // <group> → topo.Observed
+	PrefixInSync      = "insync/"      // <group> → topo.InSync
+	KeySettings       = "settings"     // topo.Settings
 	PrefixSecrets     = "secrets/"     // <group> → topo.Secret
 	PrefixUsers       = "users/"       // the dashboard's
 	PrefixTokens      = "tokens/"      // the dashboard's

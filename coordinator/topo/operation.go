@@ -11,6 +11,8 @@ const (
 	OpRemoveGroup OperationKind = "remove-group"
 	OpAddNode     OperationKind = "add-node"
 	OpRemoveNode  OperationKind = "remove-node"
+	OpSwitchover  OperationKind = "switchover" // a replica takes over, planned
+	OpFailover    OperationKind = "failover"   // a replica takes over from a master that is gone
 )
 
 // OperationState is where an operation stands.
@@ -88,6 +90,26 @@ type GroupRequest struct {
 	Nodes []Node `json:"nodes,omitempty"`
 }
 
+// NewMaster is how a group got another master.
+type NewMaster struct {
+	From   string `json:"from"`
+	To     string `json:"to,omitempty"` // "" until it is chosen
+	Reason string `json:"reason,omitempty"`
+	// LossBytes is by how much the chosen replica was behind what is known of
+	// the master's log: writes in it are gone. LossSeconds is how old that
+	// knowledge was; what the master took within it and did not pass on is gone,
+	// too.
+	LossBytes   int64   `json:"loss_bytes"`
+	LossSeconds float64 `json:"loss_seconds"`
+	// OutageSeconds is from the last sign of the old master to the switch, HoldMS
+	// how long commands were held for it.
+	OutageSeconds float64   `json:"outage_seconds,omitempty"`
+	HoldMS        float64   `json:"hold_ms,omitempty"`
+	Last          time.Time `json:"last,omitzero"`    // when the old master was last heard
+	Fenced        bool      `json:"fenced,omitempty"` // the old master could be reached and lets in no proxy
+	Offset        int64     `json:"offset,omitempty"` // where the new master's log went on
+}
+
 // Progress sums an operation up for people.
 type Progress struct {
 	SlotsDone      int     `json:"slots_done"`
@@ -123,7 +145,8 @@ type Operation struct {
 	Reason     string         `json:"reason,omitempty"` // why it failed, is paused or stalls
 	Moves      []MoveProgress `json:"moves,omitempty"`
 	Progress   Progress       `json:"progress"`
-	Log        []Note         `json:"log,omitempty"` // newest last, at most 100
+	Master     *NewMaster     `json:"master,omitempty"` // of switchovers and failovers
+	Log        []Note         `json:"log,omitempty"`    // newest last, at most 100
 	CreatedBy  string         `json:"created_by"`
 	CreatedAt  time.Time      `json:"created_at"`
 	StartedAt  time.Time      `json:"started_at,omitzero"`

@@ -107,6 +107,8 @@ type NodeStatus struct {
 	RunID        string           `json:"run_id,omitempty"`
 	ReplID       string           `json:"repl_id,omitempty"`
 	Offset       int64            `json:"offset,omitempty"`
+	LastIO       int64            `json:"last_io,omitempty"` // seconds since a replica heard its master, -1: the link is down
+	Priority     int64            `json:"priority,omitempty"`
 	LagBytes     int64            `json:"lag_bytes,omitempty"`
 	Loading      bool             `json:"loading,omitempty"`
 	Version      string           `json:"version,omitempty"`
@@ -149,4 +151,42 @@ func (o *Observed) Node(addr string) *NodeStatus {
 		}
 	}
 	return nil
+}
+
+// Durability says what a failover may lose.
+type Durability string
+
+const (
+	// Relaxed: masters always take writes; what a replica did not have yet is
+	// lost with its master.
+	Relaxed Durability = "relaxed"
+	// Strict: a master takes writes only while a replica follows it closely
+	// (min-replicas-to-write), and only such replicas are promoted.
+	Strict Durability = "strict"
+)
+
+// Settings are the cluster's, changed by people while it runs. The zero value
+// of each field means its default.
+type Settings struct {
+	Format     int           `json:"format"`
+	Durability Durability    `json:"durability,omitempty"`     // "" = relaxed
+	DownAfter  time.Duration `json:"down_after_ns,omitempty"`  // silence of a master before a replica takes over; 0 = 3 s
+	MaxLoss    int64         `json:"max_loss_bytes,omitempty"` // more known loss than this needs a person; 0 = no bound
+	// MaintenanceUntil: no automatic failover before. Zero: automatic.
+	MaintenanceUntil  time.Time `json:"maintenance_until,omitzero"`
+	MaintenanceReason string    `json:"maintenance_reason,omitempty"`
+	By                string    `json:"by"`
+	At                time.Time `json:"at"`
+}
+
+// InSync is which replicas of a group may be promoted in strict durability:
+// while there is one, the master refuses writes that no replica follows.
+// Written before the node's setting when a replica is lost, after it when one
+// comes back.
+type InSync struct {
+	Format   int       `json:"format"`
+	Group    string    `json:"group"`
+	Master   string    `json:"master"`
+	Replicas []string  `json:"replicas"`
+	At       time.Time `json:"at"`
 }

@@ -29,6 +29,10 @@ type Node struct {
 type Group struct {
 	ID    string `json:"id"`
 	Nodes []Node `json:"nodes"`
+	// Run is the run id of the process that was made or accepted as the master.
+	// Another one at its address restarted, or is not the group's at all; nobody
+	// is let in there before that was judged. "": never recorded.
+	Run string `json:"run,omitempty"`
 }
 
 // Master is the address of the group's master, "" if it has none.
@@ -74,8 +78,8 @@ type HoldPhase string
 const (
 	// Holding may still be cancelled by a transaction on the topology.
 	Holding HoldPhase = "holding"
-	// Promoting follows an act that can not be undone: every successor goes
-	// forward, nobody cancels.
+	// Promoting is a change of master under way: nobody cancels it, and a new
+	// leader takes it to its end.
 	Promoting HoldPhase = "promoting"
 )
 
@@ -89,6 +93,19 @@ type Hold struct {
 	// Timeout is how long after applying it a proxy may cancel a hold in
 	// phase holding when the leader did not.
 	Timeout time.Duration `json:"timeout_ns"`
+	// Change is set in phase promoting.
+	Change *MasterChange `json:"change,omitempty"`
+}
+
+// MasterChange is a group's master being replaced. From is given up the moment
+// a proxy applies this: it closes its connections there, and what becomes of
+// the bytes it sent before is no longer its business
+// (docs/adr/0020-failover.md).
+type MasterChange struct {
+	Group     string `json:"group"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	Operation string `json:"operation"`
 }
 
 // Topology is the one document proxies run. Treat it as immutable: derive
@@ -104,6 +121,14 @@ type Topology struct {
 	Slots     []Run    `json:"-"` // sorted; slots in no run are unassigned; stored by group, see codec.go
 	Proxies   []Member `json:"proxies"`
 	Hold      *Hold    `json:"hold,omitempty"`
+}
+
+// MasterChange is the change of master under way, nil if there is none.
+func (t *Topology) MasterChange() *MasterChange {
+	if t.Hold == nil || t.Hold.Phase != Promoting {
+		return nil
+	}
+	return t.Hold.Change
 }
 
 // Group finds a group by id, nil if there is none.
@@ -253,6 +278,10 @@ func (t *Topology) clone() *Topology {
 	if t.Hold != nil {
 		hold := *t.Hold
 		hold.Slots = slices.Clone(hold.Slots)
+		if hold.Change != nil {
+			change := *hold.Change
+			hold.Change = &change
+		}
 		c.Hold = &hold
 	}
 	return &c

@@ -48,7 +48,8 @@ func unusual(r rune) bool {
 //   - group ids, node addresses and proxy ids are well-formed and unique, an
 //     address over all groups;
 //   - each group has exactly one master;
-//   - held slots are sorted, joined and inside the scheme.
+//   - held slots are sorted, joined and inside the scheme; a change of master
+//     is between nodes of one group.
 func (t *Topology) Validate() error {
 	if _, err := ParseScheme(string(t.Scheme)); err != nil {
 		return err
@@ -141,6 +142,13 @@ func (t *Topology) validateSlots() error {
 		}
 		if n := len(h.Slots); n > 0 && int(h.Slots[n-1].Last) >= t.Scheme.Slots() {
 			return fmt.Errorf("hold %s reaches past slot %d", h.ID, t.Scheme.Slots()-1)
+		}
+		if c := h.Change; c != nil {
+			for _, addr := range []string{c.From, c.To} {
+				if g := t.GroupOfNode(addr); g == nil || g.ID != c.Group {
+					return fmt.Errorf("hold %s changes the master of group %s, which has no node %s", h.ID, c.Group, addr)
+				}
+			}
 		}
 	}
 	return nil

@@ -73,8 +73,12 @@ func (m *Manager) withoutHold(ctx context.Context) (*topo.Topology, int64, error
 		if t.Hold == nil {
 			return t, rev, nil
 		}
-		if t.Hold.Phase != topo.Holding {
-			return nil, 0, fmt.Errorf("hold %s is in phase %s and can only be taken forward", t.Hold.ID, t.Hold.Phase)
+		if t.Hold.Phase == topo.Promoting { // whoever changes a master has no gate
+			err := m.wait(ctx, func() bool { return m.topology.Hold == nil || m.topology.Hold.Phase != topo.Promoting })
+			if err != nil {
+				return nil, 0, fmt.Errorf("wait for a change of master: %w", err)
+			}
+			continue
 		}
 		next, err := t.Next(func(t *topo.Topology) { t.Hold = nil })
 		if err != nil {

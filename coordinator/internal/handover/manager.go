@@ -280,7 +280,21 @@ func (m *Manager) accept(t *topo.Topology, rev int64) {
 		}
 		m.usersChanged(former == nil || m.lostAny(former))
 	}
+	m.followRoles()
 	m.poke()
+}
+
+// followRoles has the workers of nodes whose part changed look anew: only a
+// pass begun from now on counts. mu is held.
+func (m *Manager) followRoles() {
+	for addr, w := range m.workers {
+		if part := m.partOf(addr); part != w.part {
+			w.part = part
+			w.asked++
+			w.confirmed, w.triedSince = 0, false
+			w.poke()
+		}
+	}
 }
 
 // lostAny reports whether somebody admitted in the former topology no longer

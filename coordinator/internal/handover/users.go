@@ -24,14 +24,24 @@ import (
 // worker keeps the users of one node. Its fields are guarded by Manager.mu.
 type worker struct {
 	addr        string
-	role        topo.Role // intended; "" for a prepared node, which is not in the topology yet
+	part        part
 	wake        chan struct{}
 	stop        context.CancelFunc
 	ended       chan struct{} // closed when no pass is under way any more
 	confirmed   int64         // usersSeq the node is known to agree with; 0 = it owes
 	asked       int           // rises when only a pass begun from now on counts
 	unreachable bool          // the last pass could not reach it
+	triedSince  bool          // a pass that was begun after its part changed has ended
 	reason      string
+}
+
+// part is what the topology wants a node to be.
+type part struct {
+	role    topo.Role // intended; "" for a prepared node, which is not in the topology yet
+	master  string    // of its group
+	run     string    // of a master: the process it has to be, "" for any
+	givenUp bool      // its group gets another master: nobody is let in
+	chosen  bool      // to be that master: it may be one already
 }
 
 // settled reports whether the node has exactly the users wanted. mu is held.
@@ -138,11 +148,10 @@ func (m *Manager) tendNodes(ctx context.Context) {
 		}
 		for _, addr := range wanted {
 			if m.workers[addr] != nil {
-				m.workers[addr].role = m.roleOf(addr)
-				continue
+				continue // followRoles keeps its part current
 			}
 			workCtx, stop := context.WithCancel(ctx)
-			w := &worker{addr: addr, role: m.roleOf(addr), wake: make(chan struct{}, 1), stop: stop, ended: make(chan struct{})}
+			w := &worker{addr: addr, part: m.partOf(addr), wake: make(chan struct{}, 1), stop: stop, ended: make(chan struct{})}
 			m.workers[addr] = w
 			running.Go(func() {
 				defer close(w.ended)
@@ -183,16 +192,20 @@ func (m *Manager) Retired(ctx context.Context, addrs ...string) error {
 	return nil
 }
 
-// roleOf is the role the topology intends for a node. mu is held.
-func (m *Manager) roleOf(addr string) topo.Role {
-	if g := m.topology.GroupOfNode(addr); g != nil {
-		for _, n := range g.Nodes {
-			if n.Addr == addr {
-				return n.Role
-			}
-		}
+// partOf is what the topology wants of a node. mu is held.
+func (m *Manager) partOf(addr string) part {
+	g := m.topology.GroupOfNode(addr)
+	if g == nil {
+		return part{}
 	}
-	return ""
+	p := part{role: topo.Replica, master: g.Master()}
+	if p.master == addr {
+		p.role, p.run = topo.Master, g.Run
+	}
+	if c := m.topology.MasterChange(); c != nil && c.Group == g.ID {
+		p.givenUp, p.chosen = c.From == addr, c.To == addr
+	}
+	return p
 }
 
 // usersChanged notes that nodes are to have other users, and whether some are
@@ -242,11 +255,12 @@ func (m *Manager) tend(ctx context.Context, w *worker) {
 	var last *node.Admin // the connection of the last pass; another one means: look closely
 	for {
 		var err error
-		last, err = m.reconcile(ctx, w, last)
+		var asked int
+		last, asked, err = m.reconcile(ctx, w, last)
 		if ctx.Err() != nil {
 			return
 		}
-		m.note(w, err)
+		m.note(w, err, asked)
 		select {
 		case <-w.wake:
 		case <-tick.C:
@@ -257,10 +271,11 @@ func (m *Manager) tend(ctx context.Context, w *worker) {
 }
 
 // note keeps how the last pass went, and logs when that changes.
-func (m *Manager) note(w *worker, err error) {
+func (m *Manager) note(w *worker, err error, asked int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stirred = true
+	w.triedSince = w.triedSince || asked == w.asked
 	if err == nil {
 		if w.reason != "" {
 			m.log.Info("node has its users again", "node", w.addr)
@@ -281,12 +296,13 @@ func (m *Manager) note(w *worker, err error) {
 	m.poke()
 }
 
-// reconcile makes the users of a node as wanted, once.
-func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*node.Admin, error) {
+// reconcile makes the users of a node as wanted, once. It says which wish of
+// the worker's it followed.
+func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*node.Admin, int, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.timing.node)
 	defer cancel()
 	m.mu.Lock()
-	wanted, seq, role, asked := m.wantedUsers(), m.usersSeq, w.role, w.asked
+	wanted, seq, part, asked := m.wantedUsers(), m.usersSeq, w.part, w.asked
 	m.mu.Unlock()
 
 	admin, err := m.pool.Get(ctx, w.addr)
@@ -294,11 +310,18 @@ func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*
 		if errors.Is(err, store.ErrNotLeader) {
 			m.deposed()
 		}
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, asked, fmt.Errorf("connect: %w", err)
 	}
 	users, err := admin.Users(ctx)
 	if err != nil {
-		return nil, err
+		return nil, asked, err
+	}
+	stray, err := identify(ctx, admin, part)
+	if err != nil {
+		return nil, asked, err
+	}
+	if part.givenUp || stray.outcast {
+		wanted = nil
 	}
 	var surplus []string
 	for _, user := range users {
@@ -307,7 +330,7 @@ func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*
 		}
 	}
 	if _, err := admin.DeleteUser(ctx, surplus...); err != nil {
-		return nil, err
+		return nil, asked, err
 	}
 	var lacking []string
 	for user, hash := range wanted {
@@ -317,14 +340,12 @@ func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*
 			lacking = append(lacking, user)
 		}
 	}
-	if len(lacking) > 0 {
-		if err := identify(ctx, admin, role); err != nil {
-			return nil, err
-		}
+	if stray.reason != "" && (stray.outcast || len(lacking) > 0) {
+		return nil, asked, fmt.Errorf("node %s %s: nobody new is let in", w.addr, stray.reason)
 	}
 	for _, user := range lacking {
 		if err := admin.SetUser(ctx, user, wanted[user], node.ProxyRules...); err != nil {
-			return nil, err
+			return nil, asked, err
 		}
 	}
 	if len(surplus)+len(lacking) > 0 {
@@ -336,24 +357,44 @@ func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*
 		w.confirmed, m.stirred = seq, true
 		m.poke()
 	}
-	return admin, nil
+	return admin, asked, nil
 }
 
-// identify makes sure that a node is what the topology takes it for, before
-// anybody is let in. One that restarted as a master while it is meant to be a
-// replica holds nothing, or something else.
-func identify(ctx context.Context, admin *node.Admin, intended topo.Role) error {
-	if intended == "" {
-		return nil
+// stray is in what way a node is not what the topology takes it for.
+type stray struct {
+	reason  string // "": it is
+	outcast bool   // nobody may be left in there either
+}
+
+// identify looks whether a node is what the topology takes it for, before
+// anybody is let in. One that is a master while it is meant to be a replica was
+// given up, or restarted: writes to it would be lost. A master that is another
+// process than was recorded may hold nothing, or be somebody else's.
+func identify(ctx context.Context, admin *node.Admin, p part) (stray, error) {
+	if p.role == "" {
+		return stray{}, nil
 	}
 	role, err := admin.Role(ctx)
 	if err != nil {
-		return err
+		return stray{}, err
 	}
-	if role.Role != intended {
-		return fmt.Errorf("node %s is a %s, not the %s it is meant to be: nobody new is let in", admin.Addr(), role.Role, intended)
+	switch {
+	case p.chosen:
+		return stray{}, nil
+	case p.role == topo.Replica && role.Role == topo.Master:
+		return stray{"is a master, not the replica it is meant to be", true}, nil
+	case p.role != role.Role:
+		return stray{fmt.Sprintf("is a %s, not the %s it is meant to be", role.Role, p.role), false}, nil
+	case p.role == topo.Master && p.run != "":
+		info, err := admin.Info(ctx, "server")
+		if err != nil {
+			return stray{}, err
+		}
+		if info["run_id"] != p.run {
+			return stray{"restarted, or is another server than was recorded", true}, nil
+		}
 	}
-	return nil
+	return stray{}, nil
 }
 
 // wantedUsers maps the users every node is to have to their password hashes;

@@ -81,6 +81,11 @@ func status(addr string, info Info) topo.NodeStatus {
 		s.MasterAddr = net.JoinHostPort(info["master_host"], info["master_port"])
 		s.LinkUp = info["master_link_status"] == "up"
 		s.Offset = info.Int("slave_repl_offset")
+		s.Priority = info.Int("slave_priority")
+		s.LastIO = -1
+		if s.LinkUp {
+			s.LastIO = info.Int("master_last_io_seconds_ago")
+		}
 	}
 	return s
 }

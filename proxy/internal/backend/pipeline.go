@@ -90,6 +90,7 @@ var (
 	errUnexpected = errors.New("a reply nobody asked for")
 	errTimeout    = errors.New("no reply within the command timeout")
 	errNoConnect  = errors.New("no connection within the connect timeout")
+	errGivenUp    = errors.New("the group gets another master")
 )
 
 // Pipeline is one connection. All methods are for the owning loop.
@@ -104,6 +105,7 @@ type Pipeline struct {
 
 	state    state
 	since    int64 // when state was entered
+	heard    int64 // when the last reply came
 	attempts int   // since the last reply; drives the back-off
 	retryAt  int64 // when waiting ends
 	reason   error // why the last connection ended
@@ -278,6 +280,7 @@ func (p *Pipeline) reply(reply []byte) error {
 	receiver, part := e.receiver, e.place()
 	p.retire(e)
 	p.requests++
+	p.heard = p.pool.now
 	p.attempts = 0
 	receiver.Reply(part, reply)
 	return nil
@@ -348,8 +351,8 @@ func (p *Pipeline) Lost(err error) {
 	if p.feed != nil {
 		p.feed.Lost()
 	}
-	if p.state == idle && (p.ring.len() > 0 || p.pool.owes(p.node)) {
-		p.wake()
+	if p.state == idle && (p.ring.len() > 0 || p.pool.owes(p.node) || p.feed == nil && p.pool.wants(p.node)) {
+		p.wake() // without requests, too: the next need not wait, and whether it can be reached is asked for
 	}
 	p.release()
 }
@@ -436,7 +439,7 @@ func (p *Pipeline) tick() time.Duration {
 	}
 	switch p.state {
 	case waiting:
-		if p.ring.len() == 0 && !p.pool.owes(p.node) {
+		if p.ring.len() == 0 && !p.pool.owes(p.node) && (p.feed != nil || !p.pool.wants(p.node)) {
 			p.enter(idle)
 			return 0
 		}
@@ -452,7 +455,10 @@ func (p *Pipeline) tick() time.Duration {
 		return 10 * time.Millisecond
 	case ready:
 		limit := p.pool.cfg.CommandTimeout
-		if p.ring.len() == 0 || limit <= 0 {
+		if p.ring.len() == 0 {
+			return p.probe()
+		}
+		if limit <= 0 {
 			return 0
 		}
 		if now-p.ring.first().at > int64(limit) {
@@ -463,6 +469,39 @@ func (p *Pipeline) tick() time.Duration {
 		return 100 * time.Millisecond
 	}
 	return 0
+}
+
+var ping = resp.AppendCommandStrings(nil, "PING")
+
+// nobody is the receiver of the reply to a probe.
+type nobody struct{}
+
+func (nobody) Reply(int, []byte)         {}
+func (nobody) Resend(int, []byte, Again) {}
+func (nobody) Fail(int, Cause)           {}
+
+// probe asks a quiet master for a sign of life, so that a frozen one is noticed
+// by proxies whose clients have nothing to say just now. What answers nothing is
+// noticed by the requests that wait: see Silent in View.
+func (p *Pipeline) probe() time.Duration {
+	every := int64(p.pool.cfg.Probe)
+	if every < 0 || p.feed != nil || !p.pool.wants(p.node) {
+		return 0
+	}
+	quiet := p.pool.now - max(p.heard, p.since)
+	if quiet >= every {
+		p.Add(ping, nobody{}, 0, false)
+		return 100 * time.Millisecond
+	}
+	return time.Duration(every - quiet)
+}
+
+// silent is for how long the oldest request has waited while nothing came.
+func (p *Pipeline) silent() int64 {
+	if p.state != ready || p.ring.len() == 0 {
+		return 0
+	}
+	return p.pool.now - max(p.heard, p.ring.first().at)
 }
 
 // expire fails the requests that waited too long for a connection.

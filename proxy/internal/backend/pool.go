@@ -18,6 +18,7 @@ type Config struct {
 	ConnectTimeout time.Duration // for connecting and login together; default 2 s
 	BackoffMin     time.Duration // first pause between attempts; default 50 ms
 	BackoffMax     time.Duration // longest pause; default 2 s
+	Probe          time.Duration // how long a quiet connection to a master is trusted; default 1 s, negative: for ever
 	MaxQueue       int           // bytes in one pipeline from where on its clients are not read; default 16 MiB
 }
 
@@ -27,6 +28,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.ConnectTimeout, 2*time.Second)
 	setDefault(&c.BackoffMin, 50*time.Millisecond)
 	setDefault(&c.BackoffMax, 2*time.Second)
+	setDefault(&c.Probe, time.Second)
 	setDefault(&c.MaxQueue, 16<<20)
 	return c
 }
@@ -83,6 +85,7 @@ type Pool struct {
 	debts     map[string][]debt // by node
 
 	drainNodes []string // nodes of the hold in force
+	givenUp    string   // the master that is being replaced, "" without one
 	stale      bool     // some pipeline leads to a node that is no master any more
 }
 
@@ -145,6 +148,31 @@ func (o *Pool) pipeline(node string, proto, db int) *Pipeline {
 	p := &Pipeline{node: node, proto: proto, db: db, pool: o, Handle: -1}
 	o.pipelines = append(o.pipelines, p)
 	return p
+}
+
+// GiveUp closes the connections to a node whose group gets another master, ""
+// for none; it comes before Apply. Requests inflight end as with a lost
+// connection, and leave no debt: what the node still executes of them either
+// precedes its successor's first command or is discarded with its data
+// (docs/adr/0020-failover.md). Nothing is connected there again until a table
+// names the node's group otherwise.
+func (o *Pool) GiveUp(node string) {
+	o.givenUp = node
+	if node == "" {
+		return
+	}
+	delete(o.debts, node)
+	for _, p := range slices.Clone(o.pipelines) {
+		if p.node == node && p.state != idle {
+			o.dialer.Hangup(p)
+			p.Lost(errGivenUp)
+		}
+	}
+}
+
+// wants reports whether a node is a master to be connected to.
+func (o *Pool) wants(node string) bool {
+	return node != o.givenUp && slices.Contains(o.masters, node)
 }
 
 // Apply takes the masters, by group, of a new table. drain lists the nodes of
@@ -255,7 +283,7 @@ func (o *Pool) Close() {
 
 // lost notes a debt when requests of p are inflight.
 func (o *Pool) lost(p *Pipeline) {
-	if p.feed == nil && p.state == ready && p.sent > p.head && slices.Contains(o.masters, p.node) {
+	if p.feed == nil && p.state == ready && p.sent > p.head && o.wants(p.node) {
 		o.debts[p.node] = append(o.debts[p.node], debt{p.id, p.user})
 	}
 }
@@ -281,6 +309,7 @@ type View struct {
 	Requests uint64
 	Error    string
 	Since    int64 // when State was entered, nanoseconds on the loop's clock
+	Silent   int64 // nanoseconds that the oldest request has waited without any reply coming
 }
 
 // Views describes all pipelines.
@@ -289,7 +318,7 @@ func (o *Pool) Views() []View {
 	for _, p := range slices.Concat(o.pipelines, o.feeds) {
 		v := View{
 			Node: p.node, Protocol: p.proto, Database: p.db, State: p.state.String(),
-			Inflight: p.ring.len(), Requests: p.requests, Since: p.since,
+			Inflight: p.ring.len(), Requests: p.requests, Since: p.since, Silent: p.silent(),
 		}
 		if p.reason != nil {
 			v.Error = p.reason.Error()

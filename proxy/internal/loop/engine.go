@@ -350,6 +350,10 @@ func (e *Engine) Clients() []report.Client {
 	return all
 }
 
+// silentAfter is how long a request may wait with no reply to any other coming
+// before the node counts as one that can not be reached.
+const silentAfter = 2 * time.Second
+
 // Backends lists the nodes that the loops have pipelines to.
 func (e *Engine) Backends() []report.Backend {
 	lists := make(chan []report.Backend, len(e.loops))
@@ -369,6 +373,10 @@ func (e *Engine) Backends() []report.Backend {
 			switch v.State {
 			case "connected":
 				b.Connections = 1
+				if v.Silent >= int64(silentAfter) {
+					b.State, b.DownSeconds = "down", time.Duration(v.Silent).Seconds()
+					b.Error = fmt.Sprintf("no reply for %.1f s", b.DownSeconds)
+				}
 			case "down":
 				b.DownSeconds = time.Duration(l.now - v.Since).Seconds()
 			}

@@ -15,6 +15,8 @@ type Group struct {
 	Master string // host:port
 	Slots  int    // how many it owns
 	Held   int    // how many of these are held
+	// GivenUp: it gets another master now. Nothing is sent there any more.
+	GivenUp bool
 }
 
 // Table is a compiled topology.
@@ -65,6 +67,11 @@ func Build(t *topo.Topology) *Table {
 			table.slots[s] = entry(owner + 1)
 		}
 		table.Groups[owner].Slots += int(run.Last) - int(run.First) + 1
+	}
+	if c := t.MasterChange(); c != nil {
+		if g, ok := index[c.Group]; ok {
+			table.Groups[g].GivenUp = true
+		}
 	}
 	if t.Hold != nil {
 		table.HoldID = t.Hold.ID
@@ -126,10 +133,10 @@ func (t *Table) AnyHeld() bool {
 }
 
 // AllHeld reports whether not even what is read of all slots of a group may be
-// asked of it now: all its slots are held.
+// asked of it now: all its slots are held, or it gets another master.
 func (t *Table) AllHeld(group int) bool {
 	g := &t.Groups[group]
-	return g.Held > 0 && g.Held == g.Slots
+	return g.GivenUp || g.Held > 0 && g.Held == g.Slots
 }
 
 // mastersOf lists the masters that own, in t, the slots that holding holds.
@@ -144,6 +151,16 @@ func (t *Table) mastersOf(holding *Table) []string {
 		}
 	}
 	return masters
+}
+
+// GivenUp is the master that is being replaced, "" if none is.
+func (t *Table) GivenUp() string {
+	for i := range t.Groups {
+		if t.Groups[i].GivenUp {
+			return t.Groups[i].Master
+		}
+	}
+	return ""
 }
 
 // DrainNodes lists the nodes that may still work on commands for the slots

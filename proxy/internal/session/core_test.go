@@ -61,6 +61,9 @@ func newWorld(t testing.TB, cfg Config) *world { return newWorldWith(t, cfg, bac
 func newWorldWith(t testing.TB, cfg Config, pipelines backend.Config) *world {
 	w := &world{t: t, clients: map[string]*client{}, nodes: map[string]*node{}, shared: make([]byte, 64<<10)}
 	st := stats.NewLoop(command.Count(), 0)
+	if pipelines.Probe == 0 {
+		pipelines.Probe = -1 // conversations are told by the commands alone
+	}
 	pool := backend.NewPool(pipelines, &w.buffers, st, w)
 	w.env = NewEnv(cfg, pool, st, &w.buffers)
 	w.env.SetNow(int64(time.Hour))

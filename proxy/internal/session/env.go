@@ -142,6 +142,7 @@ func (e *Env) Apply(t *router.Table) {
 		s.unpause(pauseHold)
 	}
 	e.held = e.held[:0]
+	e.Pool.GiveUp(t.GivenUp())
 	e.Pool.Apply(masters, t.DrainNodes(before))
 	e.Local.hub.env = e
 	e.Local.hub.apply()

@@ -241,6 +241,9 @@ func (r *Request) route(part int, command []byte) (group int, refusal router.Ref
 		if group < 0 {
 			return group, groupGone
 		}
+		if t.AllHeld(group) {
+			return group, router.Held
+		}
 		return group, router.OK
 	}
 	var framer resp.Framer
