@@ -34,6 +34,7 @@ type Config struct {
 	PurgeDelay time.Duration
 
 	failpoint func(state topo.MoveState, after bool) // of the runner, in tests
+	failstep  func(step string, after bool)          // of changes of master, in tests
 }
 
 func (c *Config) complete() {

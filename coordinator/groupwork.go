@@ -59,6 +59,7 @@ type groupWork struct {
 	group  string
 	addrs  []string // of the request
 	master string   // of the group
+	run    string   // run id of the master of a new group
 }
 
 // runOnGroup takes an operation on a group to its end.
@@ -213,6 +214,9 @@ func (w *groupWork) checkNode(ctx context.Context, n topo.Node) error {
 		return err
 	}
 	follows := s.Role == topo.Replica && sameAddr(s.MasterAddr, w.master)
+	if n.Role == topo.Master {
+		w.run = s.RunID
+	}
 	switch {
 	case s.Loading:
 		return fmt.Errorf("node %s is loading its data", n.Addr)
@@ -312,7 +316,7 @@ func (w *groupWork) join(ctx context.Context) error {
 			return
 		}
 		if w.op.Kind == topo.OpAddGroup {
-			t.Groups = append(t.Groups, topo.Group{ID: w.group, Nodes: w.op.Request.Nodes})
+			t.Groups = append(t.Groups, topo.Group{ID: w.group, Nodes: w.op.Request.Nodes, Run: w.run})
 			return
 		}
 		g := t.Group(w.group)

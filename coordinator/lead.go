@@ -20,6 +20,8 @@ import (
 //	observe     what the nodes report                (observe.go)
 //	schedule    operations, one goroutine each       (operate.go)
 //	runner      moves and purges                     (internal/migrate)
+//	masters     who is judged, and replaced          (masters.go, failover.go)
+//	guards      strict durability                    (guard.go)
 //
 // Each runs in a goroutine of its own; the first that can not go on ends all.
 type leading struct {
@@ -40,6 +42,11 @@ type leading struct {
 	joining  map[string]string             // nodes of running operations that are not in the topology yet → group
 	watchers map[string]*watcher           // by node address
 	written  map[string]written            // by group: what observed/<group> holds
+	masters  map[string]*masterView        // by group
+	settings topo.Settings
+	inSync   map[string]topo.InSync // by group: what insync/<group> holds
+
+	failstep func(step string, after bool) // of changes of master, in tests
 }
 
 func newLeading(st *store.Store, lease *store.Leadership, cfg Config, log *slog.Logger, counts *counts) *leading {
@@ -53,6 +60,9 @@ func newLeading(st *store.Store, lease *store.Leadership, cfg Config, log *slog.
 		joining:  map[string]string{},
 		watchers: map[string]*watcher{},
 		written:  map[string]written{},
+		masters:  map[string]*masterView{},
+		inSync:   map[string]topo.InSync{},
+		failstep: cfg.failstep,
 	}
 	l.pool = node.NewPool(node.PoolConfig{Term: lease.Term(), Check: lease.Check, Secret: l.secret, Log: log})
 	l.hand = handover.New(st, lease, l.pool, log)
@@ -86,6 +96,8 @@ func (l *leading) run(ctx context.Context) error {
 	part("watch operations", l.watchOperations)
 	part("run operations", l.schedule)
 	part("purge", l.runner.RunPurges)
+	part("judge masters", l.tendMasters)
+	part("guard masters", l.tendGuards)
 	select {
 	case <-ctx.Done():
 	case <-l.lease.Done():

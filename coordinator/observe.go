@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"sync"
+	"syscall"
 	"time"
 
 	"shardis/coordinator/internal/node"
@@ -34,6 +35,8 @@ type watcher struct {
 	ended    chan struct{}
 	status   topo.NodeStatus
 	seen     bool      // status is from this leadership
+	heard    time.Time // when it last answered
+	refused  bool      // the last time nobody listened at its port
 	linkUp   time.Time // last seen with what its role needs
 	repaired time.Time
 }
@@ -75,7 +78,7 @@ func (l *leading) observe(ctx context.Context) error {
 					continue
 				}
 				nodeCtx, stop := context.WithCancel(ctx)
-				w := &watcher{stop: stop, ended: make(chan struct{}), linkUp: time.Now(), status: l.known(g.ID, n.Addr)}
+				w := &watcher{stop: stop, ended: make(chan struct{}), linkUp: time.Now(), heard: time.Now(), status: l.known(g.ID, n.Addr)}
 				l.watchers[n.Addr] = w
 				running.Go(func() {
 					defer close(w.ended)
@@ -83,6 +86,7 @@ func (l *leading) observe(ctx context.Context) error {
 					l.watchNode(nodeCtx, n.Addr, w)
 				})
 			}
+			l.viewOf(&g, time.Now()) // before what an earlier leader saw is overwritten
 		}
 		l.mu.Unlock()
 		if err := l.writeObserved(ctx, t); errors.Is(err, store.ErrNotLeader) {
@@ -171,7 +175,10 @@ func (l *leading) watchNode(ctx context.Context, addr string, w *watcher) {
 			s.Since = time.Now().UTC()
 		}
 		restarted := before.RunID != "" && s.RunID != before.RunID
-		w.status, w.seen = s, true
+		w.status, w.seen, w.refused = s, true, errors.Is(err, syscall.ECONNREFUSED)
+		if err == nil {
+			w.heard = began
+		}
 		l.mu.Unlock()
 		switch {
 		case before.Reachable && err != nil:
@@ -184,6 +191,11 @@ func (l *leading) watchNode(ctx context.Context, addr string, w *watcher) {
 		}
 		if err == nil {
 			l.repair(ctx, addr, w)
+		}
+		if err != nil || l.suspected(addr) {
+			tick.Reset(suspectEvery)
+		} else {
+			tick.Reset(observeEvery)
 		}
 		select {
 		case <-tick.C:
@@ -211,6 +223,9 @@ func (l *leading) repair(ctx context.Context, addr string, w *watcher) {
 	t, _ := l.hand.Topology()
 	g := t.GroupOfNode(addr)
 	if g == nil || g.Master() == addr {
+		return
+	}
+	if c := t.MasterChange(); c != nil && c.Group == g.ID {
 		return
 	}
 	master := g.Master()

@@ -16,7 +16,8 @@ import (
 
 // Operations wait in one queue, in the order of their ids, which is that of
 // their creation. An operation begins when no earlier unfinished one works on
-// any of its groups, and a migration only after every earlier migration ended.
+// any of its groups, and a migration only after every earlier migration ended;
+// a failover begins at once, a switchover beside a migration.
 // Nothing of that is stored: a new leader looks at the unfinished ones and goes
 // on; each knows from its record how far it came.
 
@@ -28,7 +29,8 @@ const (
 
 // watchOperations keeps ops and controls current.
 func (l *leading) watchOperations(ctx context.Context) error {
-	ops, controls := l.st.Watch(ctx, store.PrefixOperations), l.st.Watch(ctx, store.PrefixControls)
+	ops, controls, settings := l.st.Watch(ctx, store.PrefixOperations), l.st.Watch(ctx, store.PrefixControls), l.st.Watch(ctx, store.KeySettings)
+	all := map[string]topo.Settings{}
 	for {
 		var batch store.Batch
 		var more bool
@@ -40,6 +42,13 @@ func (l *leading) watchOperations(ctx context.Context) error {
 		case batch, more = <-controls:
 			if more {
 				apply(l, l.controls, store.PrefixControls, batch)
+			}
+		case batch, more = <-settings:
+			if more {
+				apply(l, all, store.KeySettings, batch)
+				l.mu.Lock()
+				l.settings = all[""]
+				l.mu.Unlock()
 			}
 		}
 		if !more {
@@ -137,8 +146,11 @@ func (l *leading) startable() []topo.Operation {
 
 // inTheWay reports whether op has to wait until the earlier one ended.
 func inTheWay(earlier, op *topo.Operation) bool {
-	if earlier.Kind == topo.OpMigrate && op.Kind == topo.OpMigrate {
+	switch {
+	case earlier.Kind == topo.OpMigrate && op.Kind == topo.OpMigrate:
 		return true
+	case op.Kind == topo.OpFailover && earlier.Kind != topo.OpFailover, op.Kind == topo.OpSwitchover && earlier.Kind == topo.OpMigrate:
+		return false // a failover waits for nobody; a migration makes a new attempt with the new master
 	}
 	groups := groupsOf(op)
 	return slices.ContainsFunc(groupsOf(earlier), func(id string) bool { return slices.Contains(groups, id) })
@@ -169,6 +181,8 @@ func (l *leading) operate(ctx context.Context, op topo.Operation) (err error) {
 		err = l.runMigrate(ctx, &op)
 	case topo.OpAddGroup, topo.OpAddNode, topo.OpRemoveGroup, topo.OpRemoveNode:
 		err = l.runOnGroup(ctx, &op)
+	case topo.OpSwitchover, topo.OpFailover:
+		err = l.runOnMaster(ctx, &op)
 	default:
 		err = l.finish(ctx, op.ID, topo.OpFailed, fmt.Sprintf("kind %q is not known to this release", op.Kind), nil)
 	}

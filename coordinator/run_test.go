@@ -241,6 +241,7 @@ func TestRestartedNodes(t *testing.T) {
 	user := w.proxy("p1")
 	mc, rc := localredis.Config{Password: password, Dir: t.TempDir()}, localredis.Config{Password: password, Dir: t.TempDir()}
 	m, r := localredis.StartTest(t, mc), localredis.StartTest(t, rc)
+	mc.MasterAuth, rc.MasterAuth = password, password
 	w.group("g1", m, r)
 	restart := func(p *localredis.Process, c localredis.Config) {
 		t.Helper()
@@ -252,14 +253,16 @@ func TestRestartedNodes(t *testing.T) {
 		localredis.StartTest(t, c)
 	}
 	began := time.Now()
-	restart(m, mc)
-	eventually(t, "the master has its user back", func() bool { return slices.Contains(w.users(m.Addr), user) })
+	inSync := func() bool {
+		role, err := w.admin(m.Addr).Role(t.Context())
+		return err == nil && role.InSync() && role.MasterAddr == r.Addr && slices.Contains(w.users(m.Addr), user)
+	}
+	restart(m, mc) // has nothing any more: its replica takes over
+	w.masterIs("g1", r.Addr)
+	eventually(t, "the restarted master is a replica, with its user", inSync)
 	t.Logf("users back %s after the kill", time.Since(began))
-	restart(r, rc) // comes back as a master of nothing
-	eventually(t, "the replica is one again, with its user", func() bool {
-		role, err := w.admin(r.Addr).Role(t.Context())
-		return err == nil && role.InSync() && role.MasterAddr == m.Addr && slices.Contains(w.users(r.Addr), user)
-	})
+	restart(m, mc) // comes back as a master of nothing
+	eventually(t, "the replica is one again, with its user", inSync)
 }
 
 func TestSecondCoordinatorTakesOver(t *testing.T) {

@@ -106,6 +106,7 @@ type NodeStatus struct {
 	LinkUp       bool             `json:"link_up,omitempty"` // replica's link to its master
 	RunID        string           `json:"run_id,omitempty"`
 	ReplID       string           `json:"repl_id,omitempty"`
+	PrevReplID   string           `json:"prev_repl_id,omitempty"` // of a promoted replica: its former master's
 	Offset       int64            `json:"offset,omitempty"`
 	LastIO       int64            `json:"last_io,omitempty"` // seconds since a replica heard its master, -1: the link is down
 	Priority     int64            `json:"priority,omitempty"`

@@ -316,9 +316,11 @@ func (m *Manager) reconcile(ctx context.Context, w *worker, last *node.Admin) (*
 	if err != nil {
 		return nil, asked, err
 	}
-	stray, err := identify(ctx, admin, part)
-	if err != nil {
-		return nil, asked, err
+	var stray stray
+	if !part.givenUp {
+		if stray, err = identify(ctx, admin, part); err != nil {
+			return nil, asked, err
+		}
 	}
 	if part.givenUp || stray.outcast {
 		wanted = nil

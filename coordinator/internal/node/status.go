@@ -65,6 +65,7 @@ func status(addr string, info Info) topo.NodeStatus {
 		Role:         topo.Master,
 		RunID:        info["run_id"],
 		ReplID:       info["master_replid"],
+		PrevReplID:   info["master_replid2"],
 		Offset:       info.Int("master_repl_offset"),
 		Loading:      info["loading"] == "1" || info["async_loading"] == "1",
 		Version:      info["redis_version"],
