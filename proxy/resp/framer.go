@@ -84,10 +84,11 @@ type Framer struct {
 	args   [][]byte // views handed out by Next, reused
 	bounds []bound  // arguments found so far of the current command
 
-	pos  int // first byte of the current command not yet consumed
-	scan int // no line end lies before this byte (only for unfinished lines)
-	want int // arguments announced by the header; 0 before it was read
-	bulk int // length of the bulk being read; -1 when its header is to come
+	pos   int  // first byte of the current command not yet consumed
+	scan  int  // no line end lies before this byte (only for unfinished lines)
+	large bool // args point into a large command
+	want  int  // arguments announced by the header; 0 before it was read
+	bulk  int  // length of the bulk being read; -1 when its header is to come
 }
 
 // bound is one argument, as offsets from the command's first byte.
@@ -184,7 +185,19 @@ func (f *Framer) reset() {
 	if cap(f.bounds) > keep {
 		f.bounds, f.args = nil, nil
 	}
+	f.large = f.pos > largeCommand
 	f.pos, f.scan, f.want, f.bulk = 0, 0, 0, -1
+}
+
+// largeCommand is the length in bytes above which memory counts.
+const largeCommand = 64 << 10
+
+// Rest must be called when a client may send nothing for a while: it lets go of
+// the memory of a large command that was handed out last.
+func (f *Framer) Rest() {
+	if f.large {
+		f.args, f.large = nil, false
+	}
 }
 
 // Need returns how many bytes the current command takes at least, from its

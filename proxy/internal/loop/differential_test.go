@@ -54,13 +54,18 @@ type stream struct {
 	framer resp.ReplyFramer
 }
 
+func dialStream(addr string) (*stream, error) {
+	c, err := net.Dial("tcp", addr)
+	return &stream{c: c}, err
+}
+
 func openStream(t *testing.T, addr string) *stream {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
+	s, err := dialStream(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stream{c: c}
+	return s
 }
 
 // next reads one reply. It is valid until the next call.

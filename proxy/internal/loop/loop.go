@@ -53,7 +53,8 @@ type loop struct {
 	base     time.Time // clock zero
 	now      int64     // nanoseconds since base, once per turn
 	nextTick int64
-	nextIdle int64 // when to look for idle clients
+	deaf     []*conn // listening sockets that are not watched until the next tick
+	nextIdle int64   // when to look for idle clients
 
 	sessions  []*session.Session  // reused by flush
 	pipelines []*backend.Pipeline // reused by flush
@@ -187,7 +188,7 @@ func (l *loop) handle(n int) {
 		case c.pipeline != nil:
 			l.nodeReady(c, e)
 		default:
-			l.acceptClients(c.listener)
+			l.acceptClients(c)
 		}
 	}
 }
@@ -230,6 +231,12 @@ func (l *loop) tick() {
 	if next == 0 {
 		next = seldom
 	}
+	for _, c := range l.deaf {
+		if l.conns[c.fd] == c {
+			l.want(c, true, false)
+		}
+	}
+	l.deaf = l.deaf[:0]
 	l.nextTick = l.now + int64(next)
 	if idle := int64(l.engine.cfg.IdleTimeout); idle > 0 && l.now >= l.nextIdle {
 		l.nextIdle = l.now + int64(seldom)
@@ -363,12 +370,16 @@ func (l *loop) closeClient(c *conn, why stats.Reason) {
 
 // acceptClients takes the clients that wait and hands each to the loop with the
 // fewest.
-func (l *loop) acceptClients(ln *listener) {
+func (l *loop) acceptClients(c *conn) {
 	for range 64 {
-		fd, sa, err := accept(ln.fd)
+		fd, sa, err := accept(c.listener.fd)
 		if err != nil {
 			if err != unix.EAGAIN && err != unix.EINTR && err != unix.ECONNABORTED {
 				l.engine.acceptFailed(err)
+				// Without descriptors or memory the client stays in the queue, and the
+				// socket ready: looking at once again would keep the loop spinning.
+				l.want(c, false, false)
+				l.deaf = append(l.deaf, c)
 			}
 			return
 		}

@@ -198,6 +198,7 @@ func (s *Session) process(data []byte) []byte {
 		}
 		data = data[n:]
 	}
+	s.framer.Rest()
 	if s.pause&pauseClosing != 0 {
 		return nil
 	}
@@ -273,6 +274,7 @@ func (s *Session) Detach(why stats.Reason) {
 	s.env.Buffers.Put(s.out)
 	s.out = nil
 	s.inbox.Keep(nil, s.env.Buffers)
+	s.framer = resp.Framer{}
 	if s.pause&pauseHold != 0 {
 		for i, h := range s.env.held {
 			if h == s {
