@@ -4,6 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 GO ?= go
 T ?= 1m
+SOAK ?= 10m
 COMMANDS ?= 300000
 DEMO ?=
 
@@ -87,6 +88,10 @@ web-check: web ## types, lint and unit tests of the page
 .PHONY: compatibility
 compatibility: ## the long differential test (COMMANDS=300000); writes docs/COMPATIBILITY.md
 	$(GO) test ./proxy/internal/loop -run 'TestDifferential' -timeout 60m -count=1 -v -commands $(COMMANDS) -record
+
+.PHONY: soak
+soak: ## mixed load for SOAK=10m: memory, goroutines, descriptors stay flat; and faults at full size
+	$(GO) test ./proxy/internal/loop -run 'TestSoak|TestSickNode|TestLargeValue|TestManyIdle' -timeout 60m -count=1 -v -soak $(SOAK) -long
 
 .PHONY: fuzz
 fuzz: ## each fuzz target in turn, T=1m each

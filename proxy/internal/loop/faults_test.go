@@ -3,6 +3,7 @@ package loop_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -23,6 +24,8 @@ import (
 	"shardis/proxy/internal/loop"
 	"shardis/proxy/internal/router"
 )
+
+var long = flag.Bool("long", false, "1,000 busy and 10,000 idle clients, and values of 100 MB")
 
 // What a sick node may do to its own clients: honest errors, and waiting within
 // the limits. To the clients of other nodes: nothing.
@@ -146,9 +149,9 @@ func (c *crowd) end(t *testing.T, who string) {
 }
 
 func TestSickNodeHurtsNobodyElse(t *testing.T) {
-	clients, samples := 100, 1500
-	if testing.Short() {
-		clients, samples = 20, 300
+	clients, samples := 30, 400
+	if *long {
+		clients, samples = 500, 10_000
 	}
 	for _, fault := range []struct {
 		name  string
@@ -210,9 +213,9 @@ func TestSickNodeHurtsNobodyElse(t *testing.T) {
 
 // A value of 100 MB goes through, both ways, unchanged; its memory is given back.
 func TestLargeValue(t *testing.T) {
-	size := 100 << 20
-	if testing.Short() {
-		size = 10 << 20
+	size := 20 << 20
+	if *long {
+		size = 100 << 20
 	}
 	node := redisNode(t)
 	e := serve(t, loop.Config{Loops: 1})
@@ -269,9 +272,9 @@ func heap() uint64 {
 
 // Clients that do nothing cost memory, little of it, and no time.
 func TestManyIdleClients(t *testing.T) {
-	n := 10_000
-	if testing.Short() {
-		n = 1000
+	n := 1000
+	if *long {
+		n = 10_000
 	}
 	// Each takes two descriptors of this process.
 	var limit unix.Rlimit

@@ -33,6 +33,7 @@ type world struct {
 	port   string
 	nodes  []*localredis.Process
 	topo   *topo.Topology
+	direct map[string]*redis.Client // by node
 }
 
 func startWorld(t *testing.T, cfg session.Config) *world {
@@ -46,7 +47,7 @@ func startWorldWith(t *testing.T, cfg session.Config, node localredis.Config) *w
 	if _, err := localredis.Find(); err != nil {
 		t.Skip(err)
 	}
-	w := &world{t: t, topo: &topo.Topology{
+	w := &world{t: t, direct: map[string]*redis.Client{}, topo: &topo.Topology{
 		Format: 1, Cluster: "test", Scheme: "crc16/16384", Databases: 16, Epoch: 1,
 	}}
 	w.nodes = make([]*localredis.Process, 4)
@@ -87,7 +88,13 @@ func startWorldWith(t *testing.T, cfg session.Config, node localredis.Config) *w
 }
 
 // node is a client of a group's master.
-func (w *world) node(i int) *redis.Client { return client(w.t, w.nodes[i].Addr, &redis.Options{}) }
+func (w *world) node(i int) *redis.Client {
+	addr := w.nodes[i].Addr
+	if w.direct[addr] == nil {
+		w.direct[addr] = client(w.t, addr, &redis.Options{})
+	}
+	return w.direct[addr]
+}
 
 func client(t *testing.T, addr string, o *redis.Options) *redis.Client {
 	o.Addr = addr
