@@ -52,6 +52,10 @@ type LimitConfig struct {
 	MaxPipeline     int   `mapstructure:"max_pipeline"`
 	OutputSoftBytes int64 `mapstructure:"output_soft_bytes"`
 	OutputHardBytes int64 `mapstructure:"output_hard_bytes"`
+
+	SubscriberSoftBytes int64         `mapstructure:"subscriber_soft_bytes"`
+	SubscriberSoftTime  time.Duration `mapstructure:"subscriber_soft_time"`
+	SubscriberHardBytes int64         `mapstructure:"subscriber_hard_bytes"`
 }
 
 // TimeoutConfig bounds what commands and connections may wait.
@@ -84,6 +88,10 @@ func Default() Config {
 			MaxPipeline:     1024,
 			OutputSoftBytes: 1 << 20,
 			OutputHardBytes: 256 << 20,
+
+			SubscriberSoftBytes: 8 << 20,
+			SubscriberSoftTime:  60 * time.Second,
+			SubscriberHardBytes: 32 << 20,
 		},
 		Timeouts: TimeoutConfig{
 			Hold:        10 * time.Second,
@@ -183,6 +191,8 @@ func (c *Config) validateLimits() error {
 		{"limits.max_pipeline", int64(l.MaxPipeline), 1},
 		{"limits.output_soft_bytes", l.OutputSoftBytes, 16 << 10},
 		{"limits.output_hard_bytes", l.OutputHardBytes, 1 << 20},
+		{"limits.subscriber_soft_bytes", l.SubscriberSoftBytes, 16 << 10},
+		{"limits.subscriber_hard_bytes", l.SubscriberHardBytes, 1 << 20},
 	} {
 		if limit.value < limit.min {
 			problems = append(problems, fmt.Errorf("%s: %d is too small: use at least %d", limit.key, limit.value, limit.min))
@@ -191,6 +201,10 @@ func (c *Config) validateLimits() error {
 	if l.OutputHardBytes < l.OutputSoftBytes {
 		problems = append(problems, fmt.Errorf("limits.output_hard_bytes: %d is below limits.output_soft_bytes (%d): reading a client stops at the soft limit, "+
 			"closing it needs a higher one", l.OutputHardBytes, l.OutputSoftBytes))
+	}
+	if l.SubscriberHardBytes < l.SubscriberSoftBytes {
+		problems = append(problems, fmt.Errorf("limits.subscriber_hard_bytes: %d is below limits.subscriber_soft_bytes (%d): a subscriber is closed at the hard limit at once, "+
+			"at the soft one after limits.subscriber_soft_time", l.SubscriberHardBytes, l.SubscriberSoftBytes))
 	}
 	return errors.Join(problems...)
 }
@@ -208,6 +222,7 @@ func (c *Config) validateTimeouts() error {
 		{"timeouts.connect", c.Timeouts.Connect, 10 * time.Millisecond, false},
 		{"timeouts.idle", c.Timeouts.Idle, time.Second, true},
 		{"timeouts.keep_alive", c.Timeouts.KeepAlive, time.Second, true},
+		{"limits.subscriber_soft_time", c.Limits.SubscriberSoftTime, time.Second, false},
 		{"drain.delay", c.Drain.Delay, 0, true},
 		{"drain.timeout", c.Drain.Timeout, 0, true},
 	} {

@@ -66,6 +66,10 @@ limits:
   # Replies waiting for one client: past soft it is not read; past hard, the largest one left out, it is closed.
   output_soft_bytes: {{.Limits.OutputSoftBytes}}
   output_hard_bytes: {{.Limits.OutputHardBytes}}
+  # Messages waiting for one subscriber: past hard, or past soft for longer than the time, it is closed.
+  subscriber_soft_bytes: {{.Limits.SubscriberSoftBytes}}
+  subscriber_soft_time: {{dur .Limits.SubscriberSoftTime}}
+  subscriber_hard_bytes: {{.Limits.SubscriberHardBytes}}
 
 timeouts:
   # Longest wait of a command for slots that are being handed over, then TRYAGAIN.

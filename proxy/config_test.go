@@ -85,6 +85,7 @@ func TestConfigValidate(t *testing.T) {
 		{"half a certificate", func(c *Config) { c.Etcd.CertFile = "c.pem" }, []string{"etcd.cert_file:", "etcd.key_file"}},
 		{"etcd user without password", func(c *Config) { c.Etcd.Username = "u" }, []string{"etcd.password_file:"}},
 		{"no clients", func(c *Config) { c.Limits.MaxClients = 0 }, []string{"limits.max_clients:", "at least 1"}},
+		{"subscriber limits", func(c *Config) { c.Limits.SubscriberSoftBytes, c.Limits.SubscriberSoftTime = 64<<20, 0 }, []string{"limits.subscriber_hard_bytes:", "limits.subscriber_soft_time:"}},
 		{"hard below soft", func(c *Config) { c.Limits.OutputSoftBytes = 512 << 20 }, []string{"limits.output_hard_bytes:"}},
 		{"short hold", func(c *Config) { c.Timeouts.Hold = 1 }, []string{"timeouts.hold:", "at least 1s"}},
 		{"no command timeout", func(c *Config) { c.Timeouts.Command = 0 }, nil},

@@ -19,6 +19,7 @@ type collector struct {
 	info, state                                 *prometheus.Desc
 	clients, maxClients, connections, ended     *prometheus.Desc
 	commands, latency, held, local              *prometheus.Desc
+	subscriptions, messages                     *prometheus.Desc
 	received, sent                              *prometheus.Desc
 	epoch, updated, age, heldSlots              *prometheus.Desc
 	connects, losses, faults, timeouts, retries *prometheus.Desc
@@ -45,6 +46,9 @@ func newCollector(c *control) *collector {
 		held:     desc("proxy_held_commands_total", "Commands that waited for a hand-over."),
 		local:    desc("proxy_local_commands_total", "Commands answered by the proxy itself."),
 
+		subscriptions: desc("proxy_subscriptions", "Subscriptions of clients now: channels, patterns and shard channels."),
+		messages:      desc("proxy_subscription_messages_total", "Messages given to subscribers."),
+
 		received: desc("proxy_receive_bytes_total", "Bytes read.", "side"),
 		sent:     desc("proxy_transmit_bytes_total", "Bytes written.", "side"),
 
@@ -70,6 +74,7 @@ func newCollector(c *control) *collector {
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.info, c.state, c.clients, c.maxClients, c.connections, c.ended, c.commands, c.latency, c.held, c.local,
+		c.subscriptions, c.messages,
 		c.received, c.sent, c.epoch, c.updated, c.age, c.heldSlots, c.connects, c.losses, c.faults, c.timeouts, c.retries,
 		c.up, c.backendConns, c.inflight, c.requests,
 	} {
@@ -108,6 +113,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	counter(c.held, s.Held)
 	counter(c.local, s.Local)
+	gauge(c.subscriptions, float64(s.Subscriptions))
+	counter(c.messages, s.Messages)
 	counter(c.received, s.BytesIn, "client")
 	counter(c.received, s.BackendBytesIn, "backend")
 	counter(c.sent, s.BytesOut, "client")

@@ -98,6 +98,7 @@ func newLoop(e *Engine, index int) *loop {
 	l.pool = backend.NewPool(e.cfg.Backend, &l.buffers, l.stats, l)
 	l.env = session.NewEnv(e.cfg.Session, l.pool, l.stats, &l.buffers)
 	l.env.Local = session.Local{Host: e.cfg.Host, Peers: peers{l}}
+	l.env.Flush = l.flushClients
 	l.status.Store(&status{})
 	return l
 }
@@ -210,14 +211,18 @@ func (l *loop) flush() {
 		for _, p := range l.pipelines {
 			l.flushNode(p)
 		}
-		l.sessions = l.env.TakeDirty(l.sessions)
-		for _, s := range l.sessions {
-			if c := l.connOf(s); c != nil {
-				l.flushClient(c)
-			}
-		}
+		l.flushClients()
 		if len(l.pipelines) == 0 && len(l.sessions) == 0 && !l.env.HasResumable() {
 			return
+		}
+	}
+}
+
+func (l *loop) flushClients() {
+	l.sessions = l.env.TakeDirty(l.sessions)
+	for _, s := range l.sessions {
+		if c := l.connOf(s); c != nil {
+			l.flushClient(c)
 		}
 	}
 }

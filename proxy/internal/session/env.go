@@ -23,6 +23,11 @@ type Config struct {
 	OutputSoft  int           // bytes of replies waiting for one client from where on it is not read; default 1 MiB
 	OutputHard  int           // … beside the largest one, from where on it is disconnected; default 256 MiB
 
+	// Limits of what may wait for a subscriber, as Redis's for the class pubsub.
+	SubscriberHard int           // bytes from where on it is disconnected; default 32 MiB
+	SubscriberSoft int           // bytes from where on it is so after SubscriberTime; default 8 MiB
+	SubscriberTime time.Duration // default 60 s
+
 	Version string // of Redis, as told to clients in HELLO; default "7.0.15"
 }
 
@@ -32,6 +37,9 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.MaxInflight, 1024)
 	setDefault(&c.OutputSoft, 1<<20)
 	setDefault(&c.OutputHard, 256<<20)
+	setDefault(&c.SubscriberHard, 32<<20)
+	setDefault(&c.SubscriberSoft, 8<<20)
+	setDefault(&c.SubscriberTime, 60*time.Second)
 	setDefault(&c.Version, "7.0.15")
 	return c
 }
@@ -41,6 +49,9 @@ func (c Config) Check() error {
 	c = c.WithDefaults()
 	if c.HoldTimeout < 0 || c.MaxInflight < 1 || c.OutputSoft < 0 {
 		return errors.New("session: a limit is negative")
+	}
+	if c.SubscriberSoft < 0 || c.SubscriberTime < 0 || c.SubscriberHard < c.SubscriberSoft {
+		return errors.New("session: a limit of subscribers is negative, or the hard one below the soft one")
 	}
 	if c.OutputHard < c.OutputSoft {
 		return errors.New("session: the hard output limit is below the soft one")
@@ -66,6 +77,8 @@ type Env struct {
 	Now     int64 // the loop's clock, nanoseconds, read once per turn
 
 	Local Local // for the commands answered here
+
+	Flush func() // writes what sessions have to write, now; nil: it is left to the loop
 
 	sessions map[int64]*Session
 	dirty    []*Session // have output to write, or are done

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"shardis/coordinator/topo"
 	"shardis/proxy/internal/backend"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/internal/stats"
@@ -24,8 +25,7 @@ import (
 // A client's SUBSCRIBE is answered once the nodes have confirmed: whatever
 // anybody publishes after that answer reaches it. When a slot changes hands the
 // topic gets a leg on the new owner before it loses the old one, and the client
-// hears nothing of it; what somebody publishes through another proxy just then
-// may pass it by.
+// hears nothing of it.
 //
 // A node whose feed breaks has forgotten its subscriptions, and messages may be
 // lost. Clients of one Redis would notice that by losing their connection, and
@@ -55,6 +55,10 @@ type hub struct {
 	env    *Env
 	topics [topicKinds]map[string]*topic
 	feeds  map[string]*feed // by node
+	slow   map[*Session]struct{}
+
+	groups []int // scratch of place
+	copied int   // bytes of messages in outputs since these were written last
 }
 
 // feed is the subscriptions on one node.
@@ -64,17 +68,28 @@ type feed struct {
 	pipeline *backend.Pipeline
 	legs     map[*leg]struct{}
 	asked    int64 // when it was asked last whether it is there
+	used     int64 // when it was seen to have legs
 }
 
 // topic is one channel or pattern that clients of the loop want.
 type topic struct {
 	kind    topicKind
 	name    string
-	all     bool              // on all groups
-	members map[*Session]bool // true: told that it is subscribed
+	slot    topo.Slot
+	all     bool // on all groups
+	members map[*Session]membership
 	legs    []*leg
 	waiting []confirmation
 }
+
+// membership is how far a client's subscription to a topic has come.
+type membership uint8
+
+const (
+	memberWaits     membership = iota // for the nodes
+	memberConfirmed                   // by the nodes; other parts of its command are not yet
+	memberTold                        // it has its answer, and gets messages
+)
 
 // confirmation is a part of a request that is answered when a topic is settled.
 type confirmation struct {
@@ -86,7 +101,9 @@ type confirmation struct {
 type leg struct {
 	topic *topic
 	feed  *feed
+	group string // whose master the node is, or was
 	state legState
+	out   bool // its SUBSCRIBE is on its way
 	over  bool // not wanted any more
 }
 
@@ -98,7 +115,15 @@ const (
 	legFailed          // out of reach; a topic of all groups goes on trying
 )
 
-const feedPing = int64(5e9)
+const (
+	// feedPing is how often a feed is asked for a sign of life.
+	feedPing = int64(5e9)
+	// feedIdle is for how long one without legs is kept, for the next client.
+	feedIdle = int64(10e9)
+	// flushCopied is how many bytes of messages may be copied before outputs are
+	// written: a message for 10,000 clients is 10,000 times its size.
+	flushCopied = 16 << 20
+)
 
 // onAll reports whether a topic is to be on all groups.
 func onAll(kind topicKind, name []byte) bool {
@@ -109,54 +134,73 @@ func onAll(kind topicKind, name []byte) bool {
 func (h *hub) join(s *Session, kind topicKind, name string) *topic {
 	t := h.topics[kind][name]
 	if t == nil {
-		t = &topic{kind: kind, name: name, all: onAll(kind, []byte(name)), members: map[*Session]bool{}}
+		t = &topic{
+			kind: kind, name: name, slot: h.env.Table.Slot([]byte(name)), all: onAll(kind, []byte(name)),
+			members: map[*Session]membership{},
+		}
 		if h.topics[kind] == nil {
 			h.topics[kind] = map[string]*topic{}
 		}
 		h.topics[kind][name] = t
-		h.place(t)
 	}
 	if _, is := t.members[s]; !is {
-		t.members[s] = false
+		t.members[s] = memberWaits
+		h.env.Stats.Subscriptions++
 	}
+	h.place(t)
 	return t
 }
 
 // leave ends a membership.
 func (h *hub) leave(s *Session, t *topic) {
+	if _, is := t.members[s]; !is {
+		return
+	}
+	h.env.Stats.Subscriptions--
 	delete(t.members, s)
-	if len(t.members) > 0 || h.topics[t.kind][t.name] != t {
+	if len(t.members) > 0 {
 		return
 	}
 	delete(h.topics[t.kind], t.name)
 	for _, l := range t.legs {
 		l.end()
 	}
-	t.legs = nil
+	waiting := t.waiting
+	t.legs, t.waiting = nil, nil
+	for _, c := range waiting {
+		c.request.fail(c.part, errDown) // of sessions that are ending
+	}
 }
 
 // place gives a topic legs on the nodes it belongs to by the table in force.
 // Those elsewhere go once the new ones are settled.
 func (h *hub) place(t *topic) {
-	var nodes []string
 	table := h.env.Table
+	h.groups = h.groups[:0]
 	if t.all {
 		for i := range table.Groups {
 			if table.Groups[i].Slots > 0 {
-				nodes = append(nodes, table.Groups[i].Master)
+				h.groups = append(h.groups, i)
 			}
 		}
-	} else if owner := table.Owner(table.Slot([]byte(t.name))); owner >= 0 {
-		nodes = append(nodes, table.Groups[owner].Master)
+	} else if owner := table.Owner(t.slot); owner >= 0 {
+		h.groups = append(h.groups, owner)
 	}
 	for _, l := range t.legs {
-		l.over = !slices.Contains(nodes, l.feed.node)
+		l.over = !slices.ContainsFunc(h.groups, func(g int) bool { return table.Groups[g].Master == l.feed.node })
 	}
-	for _, node := range nodes {
-		if !slices.ContainsFunc(t.legs, func(l *leg) bool { return l.feed.node == node }) {
-			l := &leg{topic: t, feed: h.feed(node)}
+	for _, g := range h.groups {
+		group := &table.Groups[g]
+		i := slices.IndexFunc(t.legs, func(l *leg) bool { return l.feed.node == group.Master })
+		if i < 0 {
+			i = len(t.legs)
+			l := &leg{topic: t, feed: h.feed(group.Master), state: legFailed}
 			t.legs = append(t.legs, l)
 			l.feed.legs[l] = struct{}{}
+		}
+		l := t.legs[i]
+		l.group = group.ID
+		if l.state == legFailed && !l.out {
 			l.ask()
 		}
 	}
@@ -167,15 +211,27 @@ func (h *hub) place(t *topic) {
 func (h *hub) apply() {
 	for _, topics := range h.topics {
 		for _, t := range topics {
-			h.place(t)
+			if !h.placed(t) {
+				h.place(t)
+			}
 		}
 	}
+}
+
+// placed reports whether a topic of one group is where it belongs: with many
+// topics and a new table for each hold, most are.
+func (h *hub) placed(t *topic) bool {
+	if t.all || len(t.legs) != 1 || t.legs[0].over || t.legs[0].state == legFailed {
+		return false
+	}
+	owner := h.env.Table.Owner(t.slot)
+	return owner >= 0 && h.env.Table.Groups[owner].Master == t.legs[0].feed.node && h.env.Table.Groups[owner].ID == t.legs[0].group
 }
 
 func (h *hub) feed(node string) *feed {
 	f := h.feeds[node]
 	if f == nil {
-		f = &feed{hub: h, node: node, legs: map[*leg]struct{}{}, asked: h.env.Now}
+		f = &feed{hub: h, node: node, legs: map[*leg]struct{}{}, asked: h.env.Now, used: h.env.Now}
 		f.pipeline = h.env.Pool.Feed(node, f)
 		if h.feeds == nil {
 			h.feeds = map[string]*feed{}
@@ -185,17 +241,24 @@ func (h *hub) feed(node string) *feed {
 	return f
 }
 
-// tick closes feeds nobody needs and asks the others whether they are there.
+// tick closes feeds nobody needs, asks the others whether they are there, and
+// closes subscribers that were slow for too long.
 func (h *hub) tick() {
 	for node, f := range h.feeds {
+		if len(f.legs) > 0 {
+			f.used = h.env.Now
+		}
 		switch {
-		case len(f.legs) == 0:
+		case h.env.Now-f.used > feedIdle:
 			h.env.Pool.CloseFeed(f.pipeline)
 			delete(h.feeds, node)
 		case h.env.Now-f.asked > feedPing:
 			f.asked = h.env.Now
 			f.pipeline.Add([]byte("*1\r\n$4\r\nPING\r\n"), nobody{}, 0, true)
 		}
+	}
+	for s := range h.slow {
+		s.checkSlow()
 	}
 }
 
@@ -208,18 +271,20 @@ func (nobody) Fail(int, backend.Cause)           {}
 
 // ask subscribes on the node.
 func (l *leg) ask() {
-	l.state = legAsked
+	l.state, l.out = legAsked, true
 	l.feed.pipeline.Add(resp.AppendCommandStrings(nil, subscribeWords[l.topic.kind][0], l.topic.name), l, 0, true)
 }
 
 // end takes the topic off the node.
 func (l *leg) end() {
-	if _, there := l.feed.legs[l]; !there {
+	if l.gone() {
 		return
 	}
 	delete(l.feed.legs, l)
 	l.over = true
-	l.feed.pipeline.Add(resp.AppendCommandStrings(nil, subscribeWords[l.topic.kind][1], l.topic.name), nobody{}, 0, true)
+	if l.out || l.state == legOn {
+		l.feed.pipeline.Add(resp.AppendCommandStrings(nil, subscribeWords[l.topic.kind][1], l.topic.name), nobody{}, 0, true)
+	}
 }
 
 // gone reports whether an answer is no matter any more.
@@ -230,6 +295,7 @@ func (l *leg) gone() bool {
 
 // Reply implements backend.Receiver.
 func (l *leg) Reply(_ int, reply []byte) {
+	l.out = false
 	if l.gone() {
 		return
 	}
@@ -240,11 +306,12 @@ func (l *leg) Reply(_ int, reply []byte) {
 	l.topic.settle()
 }
 
-// Resend implements backend.Receiver: the feed broke, see Lost.
-func (l *leg) Resend(int, []byte, backend.Again) {}
+// Resend implements backend.Receiver: the feed broke, Lost follows.
+func (l *leg) Resend(int, []byte, backend.Again) { l.out = false }
 
 // Fail implements backend.Receiver: the node is out of reach.
 func (l *leg) Fail(int, backend.Cause) {
+	l.out = false
 	if l.gone() {
 		return
 	}
@@ -258,38 +325,60 @@ func (l *leg) Fail(int, backend.Cause) {
 // settle answers those who wait for a topic, once no node has yet to confirm
 // it, and leaves the nodes it is no longer on.
 func (t *topic) settle() {
-	reached, wanted := 0, 0
+	reached, wanted, asked := 0, 0, 0
 	for _, l := range t.legs {
-		if l.over {
+		switch {
+		case l.over:
 			continue
-		}
-		wanted++
-		switch l.state {
-		case legAsked:
-			return
-		case legOn:
+		case l.state == legAsked:
+			asked++
+		case l.state == legOn:
 			reached++
 		}
+		wanted++
 	}
-	if wanted > 0 {
-		t.legs = slices.DeleteFunc(t.legs, func(l *leg) bool {
-			if l.over {
+	if len(t.legs) > wanted {
+		var kept []*leg
+		for _, l := range t.legs {
+			if l.over && (wanted > 0 && asked == 0 || t.succeeded(l)) {
 				l.end()
+			} else {
+				kept = append(kept, l)
 			}
-			return l.over
-		})
+		}
+		t.legs = kept
 	}
-	if wanted > 0 && reached == 0 && !t.all {
-		t.lose()
+	if asked > 0 {
+		return
 	}
 	waiting := t.waiting
 	t.waiting = nil
+	if reached == 0 && wanted > 0 && !t.all {
+		t.lose()
+	}
 	for _, c := range waiting {
-		if reached > 0 {
-			c.request.Reply(c.part, okReply)
-		} else {
+		if reached == 0 {
 			c.request.fail(c.part, errDown)
+			continue
 		}
+		t.confirm(c.request.session)
+		c.request.Reply(c.part, okReply)
+	}
+}
+
+// succeeded reports whether another master of the same group has taken over
+// from a leg. The old one may be its replica now and repeat what is published.
+func (t *topic) succeeded(old *leg) bool {
+	return slices.ContainsFunc(t.legs, func(l *leg) bool { return !l.over && l.state == legOn && l.group == old.group })
+}
+
+// confirm notes that a client's subscription holds from now on.
+func (t *topic) confirm(s *Session) {
+	if s == nil {
+		return
+	}
+	if state, is := t.members[s]; is {
+		t.members[s] = max(state, memberConfirmed)
 	}
 }
 
@@ -297,9 +386,10 @@ var okReply = []byte("+OK\r\n")
 
 // lose closes the sessions that count on the topic.
 func (t *topic) lose() {
-	for s, told := range t.members {
-		if told {
+	for s, state := range t.members {
+		if state != memberWaits {
 			s.Close(stats.SubscriptionLost)
+			s.unsubscribeAll()
 		}
 	}
 }
@@ -316,15 +406,22 @@ func (t *topic) settled() bool {
 
 // Lost implements backend.Feed: what the node sent meanwhile is lost.
 func (f *feed) Lost() {
+	var on []*leg
 	for l := range f.legs {
 		if l.state == legOn && !l.over {
-			l.topic.lose()
+			on = append(on, l)
 		}
-		switch {
-		case l.over: // a leg elsewhere took over
+		l.state = legFailed
+	}
+	for _, l := range on {
+		l.topic.lose()
+	}
+	for l := range f.legs {
+		switch t := l.topic; {
+		case l.over: // a leg elsewhere takes over
 			delete(f.legs, l)
-			l.topic.legs = slices.DeleteFunc(l.topic.legs, func(other *leg) bool { return other == l })
-		default:
+			t.legs = slices.DeleteFunc(t.legs, func(other *leg) bool { return other == l })
+		case !l.out:
 			l.ask()
 		}
 	}
@@ -333,19 +430,37 @@ func (f *feed) Lost() {
 // Message implements backend.Feed: it passes a message on to the members of its
 // topic.
 func (f *feed) Message(push []byte) {
-	kind, name, ok := f.hub.addressee(push, f.node)
+	h := f.hub
+	kind, name, ok := h.addressee(push, f.node)
 	if !ok {
 		return
 	}
-	t := f.hub.topics[kind][string(name)]
-	if t == nil {
+	t := h.topics[kind][string(name)]
+	if t == nil || !t.hears(f) {
 		return
 	}
-	for s, told := range t.members {
-		if told {
+	for s, state := range t.members {
+		if state == memberTold {
 			s.push(push)
+			h.copied += len(push)
 		}
 	}
+	if h.copied > flushCopied && h.env.Flush != nil {
+		h.copied = 0
+		h.env.Flush()
+	}
+}
+
+// hears reports whether a topic takes messages from a feed. One that it has left
+// may still deliver what was published before, but not when another master has
+// the group: see succeeded.
+func (t *topic) hears(f *feed) bool {
+	for _, l := range t.legs {
+		if l.feed == f {
+			return true
+		}
+	}
+	return slices.ContainsFunc(f.hub.env.Table.Groups, func(g router.Group) bool { return g.Master == f.node })
 }
 
 // addressee reads whom a message is for:

@@ -180,6 +180,11 @@ func (s *Session) login(user string, password []byte) bool {
 // helloCommand is HELLO [version [AUTH user password] [SETNAME name]].
 func (s *Session) helloCommand(_ *command.Command, args [][]byte) bool {
 	proto := int64(s.proto)
+	if s.subs != nil && s.head != nil {
+		// A message must not come in the new protocol before the answer here.
+		s.pause |= pauseLane
+		return false
+	}
 	if len(args) > 1 {
 		v, ok := parseInt(args[1])
 		if !ok {

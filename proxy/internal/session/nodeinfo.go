@@ -7,12 +7,14 @@ import (
 )
 
 // nodeInfo is what the proxy's INFO takes from the masters' own: sums over all of
-// them, and the lowest version.
+// them, the largest number of patterns, of which each has all, and the lowest
+// version.
 type nodeInfo struct {
-	version string
-	nodes   int
-	sums    map[string]int64 // by INFO field
-	dbs     map[int]dbInfo
+	version  string
+	patterns int64
+	nodes    int
+	sums     map[string]int64 // by INFO field
+	dbs      map[int]dbInfo
 }
 
 // dbInfo is one line of the keyspace section.
@@ -27,7 +29,7 @@ var summedFields = []string{
 	"used_memory_dataset", "used_memory_lua", "total_system_memory", "maxmemory", "mem_replication_backlog",
 	"lazyfree_pending_objects", "lazyfreed_objects", "rdb_changes_since_last_save",
 	"expired_keys", "evicted_keys", "keyspace_hits", "keyspace_misses", "connected_slaves",
-	"pubsub_channels", "pubsub_patterns", "number_of_cached_scripts", "number_of_functions",
+	"pubsub_channels", "pubsubshard_channels", "number_of_cached_scripts", "number_of_functions",
 	"master_repl_offset", "loading",
 }
 
@@ -51,6 +53,9 @@ func (n *nodeInfo) add(text []byte) {
 		case summed:
 			v, _ := strconv.ParseInt(string(value), 10, 64)
 			n.sums[string(name)] = sum + v
+		case string(name) == "pubsub_patterns":
+			v, _ := strconv.ParseInt(string(value), 10, 64)
+			n.patterns = max(n.patterns, v)
 		case string(name) == "redis_version":
 			if n.version == "" || lessVersion(string(value), n.version) {
 				n.version = string(value)

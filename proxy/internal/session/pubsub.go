@@ -42,13 +42,6 @@ type subscriptions struct {
 	over   int64 // since when more than the soft limit waits, 0: it does not
 }
 
-// Limits of what may wait for a subscriber, those of Redis's class pubsub.
-const (
-	subscriberHard = 32 << 20
-	subscriberSoft = 8 << 20
-	subscriberTime = int64(60e9)
-)
-
 // count is the number in a confirmation: shard channels are counted apart.
 func (u *subscriptions) count(kind topicKind) int {
 	switch {
@@ -118,7 +111,8 @@ func (s *Session) subscribe(cmd *command.Command, args [][]byte) bool {
 	}
 	u := s.subs
 	topics, counts := make([]*topic, len(args)-1), make([]int, len(args)-1)
-	r := s.ask(cmd, nil)
+	r, silent := s.ask(cmd, nil), s.mute != speak
+	r.silent = false // what CLIENT REPLY asks for does not concern pushes
 	for i, name := range args[1:] {
 		t := h.join(s, kind, string(name))
 		if u.topics[kind] == nil {
@@ -133,11 +127,13 @@ func (s *Session) subscribe(cmd *command.Command, args [][]byte) bool {
 		for i, t := range topics {
 			if reply := r.reply(i); reply[0] == '-' {
 				s.drop(t)
-				dst = append(dst, reply...)
+				if !silent {
+					dst = append(dst, reply...)
+				}
 				continue
 			}
 			if _, is := t.members[s]; is {
-				t.members[s] = true
+				t.members[s] = memberTold
 			}
 			dst = appendConfirmation(dst, proto, word, t.name, counts[i])
 		}
@@ -146,6 +142,7 @@ func (s *Session) subscribe(cmd *command.Command, args [][]byte) bool {
 	// Answers may come at once, and the last of them ends the request.
 	for i, t := range topics {
 		if t.settled() {
+			t.confirm(s)
 			r.Reply(i, okReply)
 		} else {
 			t.waiting = append(t.waiting, confirmation{r, i})
@@ -176,7 +173,9 @@ func appendPush(dst []byte, proto, n int) []byte {
 
 // drop ends one subscription.
 func (s *Session) drop(t *topic) {
-	delete(s.subs.topics[t.kind], t.name)
+	if s.subs != nil && s.subs.topics[t.kind][t.name] == t {
+		delete(s.subs.topics[t.kind], t.name)
+	}
 	s.env.Local.hub.leave(s, t)
 }
 
@@ -207,27 +206,32 @@ func (s *Session) unsubscribe(cmd *command.Command, args [][]byte) bool {
 		b = resp.AppendInt(b, int64(s.subs.count(kind)))
 	}
 	s.countOwn(cmd)
+	mute := s.mute
+	s.mute = speak // what CLIENT REPLY asks for does not concern pushes
 	s.reply(b)
+	s.mute = mute
 	return true
 }
 
 // unsubscribeAll ends all subscriptions without a word.
 func (s *Session) unsubscribeAll() {
-	if s.subs == nil {
+	u, h := s.subs, &s.env.Local.hub
+	if u == nil {
 		return
 	}
-	for _, topics := range s.subs.topics {
+	s.subs = nil
+	delete(h.slow, s)
+	for _, topics := range u.topics {
 		for _, t := range topics {
-			s.env.Local.hub.leave(s, t)
+			h.leave(s, t)
 		}
 	}
-	s.subs = nil
 }
 
 // push gives the client a message. One that does not read its messages is
 // closed, as on Redis: they have no end, and others must not wait for it.
 func (s *Session) push(message []byte) {
-	if s.closed || s.Abort {
+	if s.closed || s.pause&pauseClosing != 0 {
 		return
 	}
 	start := len(s.out)
@@ -235,15 +239,30 @@ func (s *Session) push(message []byte) {
 	if s.proto == 2 {
 		s.out[start] = '*'
 	}
-	u, pending := s.subs, s.OutputPending()
+	s.env.Stats.Messages++
+	if s.OutputPending() > s.env.Config.SubscriberSoft {
+		s.checkSlow()
+	}
+}
+
+// checkSlow closes a subscriber that has too much unread, or much for too long.
+func (s *Session) checkSlow() {
+	u, h, cfg, pending := s.subs, &s.env.Local.hub, &s.env.Config, s.OutputPending()
 	switch {
-	case pending > subscriberHard, u.over != 0 && pending > subscriberSoft && s.env.Now-u.over > subscriberTime:
+	case u == nil:
+		delete(h.slow, s)
+	case pending <= cfg.SubscriberSoft || u.count(ofChannel)+u.count(ofShard) == 0:
+		u.over = 0
+		delete(h.slow, s)
+	case pending > cfg.SubscriberHard, u.over != 0 && s.env.Now-u.over > int64(cfg.SubscriberTime):
 		s.Close(stats.OutputLimit)
 		s.Abort = true
-	case pending <= subscriberSoft:
-		u.over = 0
 	case u.over == 0:
 		u.over = s.env.Now
+		if h.slow == nil {
+			h.slow = map[*Session]struct{}{}
+		}
+		h.slow[s] = struct{}{}
 	}
 }
 

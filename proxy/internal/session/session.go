@@ -191,7 +191,7 @@ func (s *Session) process(data []byte) []byte {
 			break
 		}
 		if len(args) > 0 && !s.dispatch(args, data[:n]) {
-			if s.pause&pauseLearn == 0 {
+			if s.pause&(pauseLearn|pauseLane) == 0 {
 				s.wait()
 			}
 			break
@@ -246,9 +246,10 @@ func (s *Session) Done() bool {
 	return s.closed || s.Abort || s.pause&pauseClosing != 0 && s.head == nil && s.written == len(s.out)
 }
 
-// Idle reports whether nothing the client sent is still being worked on.
+// Idle reports whether nothing the client sent is still being worked on. One
+// with subscriptions waits for messages, and is not idle.
 func (s *Session) Idle() bool {
-	return s.head == nil && s.written == len(s.out) && s.inbox.Len() == 0
+	return s.head == nil && s.written == len(s.out) && s.inbox.Len() == 0 && s.subs.count(ofChannel)+s.subs.count(ofShard) == 0
 }
 
 // Detach ends the session after its socket was closed. Requests without a
@@ -258,7 +259,6 @@ func (s *Session) Detach(why stats.Reason) {
 		return
 	}
 	s.closed = true
-	s.unsubscribeAll()
 	if s.pause&pauseClosing != 0 {
 		why = s.Reason
 	}
@@ -271,6 +271,7 @@ func (s *Session) Detach(why stats.Reason) {
 		r = next
 	}
 	s.head, s.tail = nil, nil
+	s.unsubscribeAll()
 	s.env.Buffers.Put(s.out)
 	s.out = nil
 	s.inbox.Keep(nil, s.env.Buffers)

@@ -66,6 +66,8 @@ type Snapshot struct {
 	BackendTimeouts                 uint64
 	Retried                         uint64 // requests sent a second time
 	Held                            uint64 // commands that waited for a hold
+	Subscriptions                   int64  // of clients now: channels, patterns and shard channels
+	Messages                        uint64 // given to subscribers
 	Turns                           uint64 // rounds of the loop
 
 	Calls  []uint64 // by command ID
@@ -103,6 +105,8 @@ func (s *Snapshot) Add(o *Snapshot) {
 	s.BackendTimeouts += o.BackendTimeouts
 	s.Retried += o.Retried
 	s.Held += o.Held
+	s.Subscriptions += o.Subscriptions
+	s.Messages += o.Messages
 	s.Turns += o.Turns
 	s.Calls = addSlices(s.Calls, o.Calls)
 	s.Failed = addSlices(s.Failed, o.Failed)
