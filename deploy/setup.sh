@@ -3,7 +3,7 @@
 # lacks. Usage: deploy/setup.sh [run|test|bench]...
 #
 #   run    redis-server                      (the demo)
-#   test   run + chromium, python3 client    (make test)
+#   test   run + chromium, haproxy, redis-py (make test)
 #   bench  run + nutcracker (twemproxy)      (make bench)
 #
 # Go, Node.js 20 or newer with npm, and make must be there already. On Debian
@@ -45,6 +45,10 @@ for part in "${@:-run}"; do
 		need_package redis-server redis-server
 		need_package redis-cli redis-tools
 		need_package gcc gcc # the race detector
+		[ "$(uname)" = Darwin ] || {
+			[ -x /usr/sbin/haproxy ] || need_package haproxy haproxy
+			/usr/bin/python3 -c 'import redis' 2>/dev/null || missing+=(python3-redis)
+		}
 		[ "$(uname)" = Darwin ] || need_package "chromium|chromium-browser|google-chrome" chromium
 		;;
 	bench)

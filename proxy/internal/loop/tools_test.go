@@ -4,7 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
+	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -131,4 +135,64 @@ func TestRedisBenchmark(t *testing.T) {
 			t.Errorf("%v:\n%s", args, out)
 		}
 	}
+}
+
+// TestRedisPy runs the system's redis-py, where it is installed.
+func TestRedisPy(t *testing.T) {
+	python, err := exec.LookPath("/usr/bin/python3")
+	if err != nil || exec.Command(python, "-c", "import redis").Run() != nil {
+		t.Skip("redis-py (Debian: python3-redis) is not installed")
+	}
+	open := startWorld(t, session.Config{})
+	locked := startWorld(t, session.Config{Password: "pw"})
+	t.Log(run(t, "testdata/clients", python, "check.py", open.port, locked.port, "pw"))
+}
+
+// TestHAProxy has HAProxy's check for Redis decide whether the proxy is up, and
+// sends commands through it.
+func TestHAProxy(t *testing.T) {
+	path, err := exec.LookPath("haproxy")
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/haproxy"); err != nil {
+			t.Skip("haproxy is not installed")
+		}
+	}
+	w := startWorld(t, session.Config{})
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := front.Addr().String()
+	front.Close()
+	config := filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(config, []byte(`global
+  stats socket `+config+`.sock mode 600 level admin
+defaults
+  mode tcp
+  timeout connect 2s
+  timeout client 20s
+  timeout server 20s
+listen redis
+  bind `+addr+`
+  option redis-check
+  server proxy `+w.addr+` check inter 50 rise 1 fall 1 init-addr none
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, "-db", "-f", config)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	eventually(t, "HAProxy's check passes", func() bool {
+		s, err := net.Dial("unix", config+".sock")
+		if err != nil {
+			return false
+		}
+		defer s.Close()
+		_, _ = s.Write([]byte("show stat\n"))
+		text, _ := io.ReadAll(s)
+		return regexp.MustCompile(`(?m)^redis,proxy,.*,UP,.*,L7OK,`).Match(text)
+	})
+	exercise(t, client(t, addr, &redis.Options{}))
 }
