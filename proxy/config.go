@@ -50,6 +50,7 @@ type LimitConfig struct {
 	MaxBulkBytes    int64 `mapstructure:"max_bulk_bytes"`
 	MaxArguments    int   `mapstructure:"max_arguments"`
 	MaxPipeline     int   `mapstructure:"max_pipeline"`
+	MaxBlocked      int   `mapstructure:"max_blocked"`
 	OutputSoftBytes int64 `mapstructure:"output_soft_bytes"`
 	OutputHardBytes int64 `mapstructure:"output_hard_bytes"`
 
@@ -86,6 +87,7 @@ func Default() Config {
 			MaxBulkBytes:    512 << 20,
 			MaxArguments:    1 << 20,
 			MaxPipeline:     1024,
+			MaxBlocked:      5000,
 			OutputSoftBytes: 1 << 20,
 			OutputHardBytes: 256 << 20,
 
@@ -189,6 +191,7 @@ func (c *Config) validateLimits() error {
 		{"limits.max_bulk_bytes", l.MaxBulkBytes, 16 << 10},
 		{"limits.max_arguments", int64(l.MaxArguments), 16},
 		{"limits.max_pipeline", int64(l.MaxPipeline), 1},
+		{"limits.max_blocked", int64(l.MaxBlocked), 1},
 		{"limits.output_soft_bytes", l.OutputSoftBytes, 16 << 10},
 		{"limits.output_hard_bytes", l.OutputHardBytes, 1 << 20},
 		{"limits.subscriber_soft_bytes", l.SubscriberSoftBytes, 16 << 10},

@@ -68,6 +68,7 @@ func newEngine(cfg Config, password string, id identity, log *slog.Logger) (engi
 	c.Session.Password = password
 	c.Session.Limits.MaxBulk, c.Session.Limits.MaxArgs = int(cfg.Limits.MaxBulkBytes), cfg.Limits.MaxArguments
 	c.Session.HoldTimeout, c.Session.MaxInflight = cfg.Timeouts.Hold, cfg.Limits.MaxPipeline
+	c.Session.MaxBlocked = cfg.Limits.MaxBlocked
 	c.Session.OutputSoft, c.Session.OutputHard = int(cfg.Limits.OutputSoftBytes), int(cfg.Limits.OutputHardBytes)
 	c.Session.SubscriberSoft, c.Session.SubscriberHard = int(cfg.Limits.SubscriberSoftBytes), int(cfg.Limits.SubscriberHardBytes)
 	c.Session.SubscriberTime = cfg.Limits.SubscriberSoftTime

@@ -68,13 +68,7 @@ func (p *Pipeline) introduce() {
 		g.steps = append(g.steps, s)
 	}
 	for _, d := range p.pool.debts[p.node] {
-		args := []string{"CLIENT", "KILL", "ID", strconv.FormatInt(d.id, 10)}
-		if d.user != "" {
-			// The id may be another's after a restart of the node; ours alone
-			// may be hit.
-			args = append(args, "USER", d.user)
-		}
-		add(step{stepKill, d}, args...)
+		add(step{stepKill, d}, killArgs(d)...)
 	}
 	add(step{name: stepID}, "CLIENT", "ID")
 	add(step{name: stepName}, "CLIENT", "SETNAME", "shardis")

@@ -124,6 +124,10 @@ type Pipeline struct {
 	drainTo  uint64   // drained when ring.head reached it
 	requests uint64   // answered since start
 	feed     Feed     // of a pipeline for subscriptions, see feed.go
+
+	// See private.go.
+	private, lent, spent, closed bool
+	returned                     int64 // when it was given back
 }
 
 // Waiter is told when a full pipeline has room again.
@@ -351,7 +355,10 @@ func (p *Pipeline) Lost(err error) {
 	if p.feed != nil {
 		p.feed.Lost()
 	}
-	if p.state == idle && (p.ring.len() > 0 || p.pool.owes(p.node) || p.feed == nil && p.pool.wants(p.node)) {
+	if p.private {
+		p.pool.collect(p.node)
+	}
+	if p.state == idle && !p.closed && (p.ring.len() > 0 || !p.private && (p.pool.owes(p.node) || p.feed == nil && p.pool.wants(p.node))) {
 		p.wake() // without requests, too: the next need not wait, and whether it can be reached is asked for
 	}
 	p.release()
@@ -439,7 +446,7 @@ func (p *Pipeline) tick() time.Duration {
 	}
 	switch p.state {
 	case waiting:
-		if p.ring.len() == 0 && !p.pool.owes(p.node) && (p.feed != nil || !p.pool.wants(p.node)) {
+		if p.ring.len() == 0 && (p.private || !p.pool.owes(p.node) && (p.feed != nil || !p.pool.wants(p.node))) {
 			p.enter(idle)
 			return 0
 		}
@@ -455,6 +462,9 @@ func (p *Pipeline) tick() time.Duration {
 		return 10 * time.Millisecond
 	case ready:
 		limit := p.pool.cfg.CommandTimeout
+		if p.private {
+			return 0
+		}
 		if p.ring.len() == 0 {
 			return p.probe()
 		}

@@ -79,6 +79,7 @@ type Pool struct {
 
 	pipelines []*Pipeline
 	feeds     []*Pipeline
+	privates  []*Pipeline
 	lanes     []*Lane
 	masters   []string // by group index of the table in force
 	dirty     []*Pipeline
@@ -162,7 +163,7 @@ func (o *Pool) GiveUp(node string) {
 		return
 	}
 	delete(o.debts, node)
-	for _, p := range slices.Clone(o.pipelines) {
+	for _, p := range slices.Concat(o.pipelines, o.privates) {
 		if p.node == node && p.state != idle {
 			o.dialer.Hangup(p)
 			p.Lost(errGivenUp)
@@ -189,11 +190,11 @@ func (o *Pool) Apply(masters, drain []string) {
 			delete(o.debts, node) // not a master any more: it takes no writes
 		}
 	}
-	for _, p := range slices.Clone(o.pipelines) {
+	for _, p := range slices.Concat(o.pipelines, o.privates) {
 		p.reroute()
 	}
 	o.drainNodes = drain
-	for _, p := range o.pipelines {
+	for _, p := range slices.Concat(o.pipelines, o.privates) {
 		p.drainTo = 0
 		if slices.Contains(drain, p.node) {
 			p.drainTo = p.ring.tail
@@ -228,6 +229,11 @@ func (o *Pool) Drained() bool {
 			return false
 		}
 	}
+	for _, p := range o.privates {
+		if p.ring.head < p.drainTo {
+			return false
+		}
+	}
 	for _, node := range o.drainNodes {
 		if o.owes(node) {
 			return false
@@ -254,7 +260,8 @@ func (o *Pool) Tick() time.Duration {
 	if o.stale {
 		o.prune()
 	}
-	for _, all := range [][]*Pipeline{o.pipelines, slices.Clone(o.feeds)} {
+	o.tickPrivates()
+	for _, all := range [][]*Pipeline{o.pipelines, slices.Concat(o.feeds, o.privates)} {
 		for _, p := range all {
 			if d := p.tick(); d > 0 && (next == 0 || d < next) {
 				next = d
@@ -275,10 +282,10 @@ func (o *Pool) Inflight() int {
 
 // Close forgets all pipelines; their requests get no answer.
 func (o *Pool) Close() {
-	for _, p := range slices.Concat(o.pipelines, o.feeds) {
+	for _, p := range slices.Concat(o.pipelines, o.feeds, o.privates) {
 		o.dialer.Hangup(p)
 	}
-	o.pipelines, o.feeds, o.lanes = nil, nil, nil
+	o.pipelines, o.feeds, o.privates, o.lanes = nil, nil, nil, nil
 }
 
 // lost notes a debt when requests of p are inflight.
@@ -315,7 +322,7 @@ type View struct {
 // Views describes all pipelines.
 func (o *Pool) Views() []View {
 	views := make([]View, 0, len(o.pipelines)+len(o.feeds))
-	for _, p := range slices.Concat(o.pipelines, o.feeds) {
+	for _, p := range slices.Concat(o.pipelines, o.feeds, o.privates) {
 		v := View{
 			Node: p.node, Protocol: p.proto, Database: p.db, State: p.state.String(),
 			Inflight: p.ring.len(), Requests: p.requests, Since: p.since, Silent: p.silent(),

@@ -87,6 +87,8 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 	if err := errors.Join(cfg.Session.Check(), cfg.Backend.Check()); err != nil {
 		return nil, err
 	}
+	cfg.Session = cfg.Session.WithDefaults()
+	cfg.Session.MaxBlocked = max(1, cfg.Session.MaxBlocked/cfg.Loops)
 	cfg.Host = cfg.Host.WithDefaults(cfg.MaxClients)
 	e := &Engine{cfg: cfg, log: log, changed: make(chan struct{}, 1)}
 	for i := range cfg.Loops {

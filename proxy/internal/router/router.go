@@ -188,6 +188,16 @@ func (t *Table) Anchor() (slot topo.Slot, ok bool) {
 	return 0, false
 }
 
+// GroupOfMaster finds the group whose master has that address, -1 if none.
+func (t *Table) GroupOfMaster(addr string) int {
+	for i := range t.Groups {
+		if t.Groups[i].Master == addr {
+			return i
+		}
+	}
+	return none
+}
+
 // GroupByID finds a group, -1 if there is none of that id.
 func (t *Table) GroupByID(id string) int {
 	for i := range t.Groups {

@@ -113,7 +113,7 @@ func (s *Session) clientTrackingInfo(*command.Command, [][]byte) bool {
 	return true
 }
 
-// clientUnblock: no client is ever blocked as yet.
+// clientUnblock ends the wait of a client in a blocking command.
 func (s *Session) clientUnblock(cmd *command.Command, args [][]byte) bool {
 	if len(args) > 4 {
 		s.replySubArity(cmd, args)
@@ -123,11 +123,26 @@ func (s *Session) clientUnblock(cmd *command.Command, args [][]byte) bool {
 		s.replyError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 		return true
 	}
-	if _, ok := parseInt(args[2]); !ok {
+	id, ok := parseInt(args[2])
+	if !ok {
 		s.replyError("ERR value is not an integer or out of range")
 		return true
 	}
-	s.reply(resp.AppendInt(s.buffer(), 0))
+	how := "TIMEOUT"
+	if len(args) == 4 && equalFold(string(args[3]), "error") {
+		how = "ERROR"
+	}
+	r := s.ask(cmd, func(r *Request, dst []byte) []byte {
+		return resp.AppendInt(dst, int64(len(r.reply(0))-1))
+	})
+	s.askLoops(r, func(e *Env) []byte {
+		other := e.sessions[id]
+		if other == nil || other.blocked == nil || other.blocked.state != blockWaits {
+			return nil
+		}
+		other.blocked.unblock(how)
+		return []byte{'u'}
+	})
 	return true
 }
 
@@ -154,6 +169,8 @@ func (s *Session) appendLine(dst []byte) []byte {
 		flags = "c"
 	case channels+patterns+shards > 0:
 		flags = "P"
+	case s.blocked != nil:
+		flags = "b"
 	case s.tx != nil:
 		flags = "x"
 	}

@@ -59,8 +59,7 @@ func (s *Session) run(args [][]byte, raw []byte) bool {
 	switch cmd.Class {
 	case command.ClassSingleSlot:
 		if cmd.Flags&command.FlagBlocking != 0 && cmd.Blocks(args) {
-			s.refuseYet(cmd)
-			return true
+			return s.block(cmd, args)
 		}
 		if cmd.KeyPos > 0 {
 			return s.sendToKey(cmd, args, raw)
@@ -70,6 +69,8 @@ func (s *Session) run(args [][]byte, raw []byte) bool {
 		return s.sendToKeys(cmd, args, raw)
 	case command.ClassSplit:
 		return s.split(cmd, args, raw)
+	case command.ClassBlocking:
+		return s.block(cmd, args)
 	case command.ClassPubSub:
 		if cmd.Name == "publish" || cmd.Name == "spublish" {
 			return s.publish(cmd, args, raw)

@@ -20,6 +20,7 @@ type Config struct {
 
 	HoldTimeout time.Duration // how long a command waits for a hand-over; default 10 s
 	MaxInflight int           // commands of one client without a reply from where on it is not read; default 1024
+	MaxBlocked  int           // clients in blocking commands, of one loop; default 5000
 	OutputSoft  int           // bytes of replies waiting for one client from where on it is not read; default 1 MiB
 	OutputHard  int           // … beside the largest one, from where on it is disconnected; default 256 MiB
 
@@ -35,6 +36,7 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	setDefault(&c.HoldTimeout, 10*time.Second)
 	setDefault(&c.MaxInflight, 1024)
+	setDefault(&c.MaxBlocked, 5000)
 	setDefault(&c.OutputSoft, 1<<20)
 	setDefault(&c.OutputHard, 256<<20)
 	setDefault(&c.SubscriberHard, 32<<20)
@@ -85,6 +87,7 @@ type Env struct {
 	resume   []*Session // stopped reading and may go on
 	held     []*Session // wait for the next table
 	parked   []parked   // requests that were given back while their slot is held
+	blocked  map[*blocking]struct{}
 	free     *Request
 
 	scratch []byte // for replies that have to wait
@@ -107,7 +110,7 @@ func NewStats() *stats.Loop { return stats.NewLoop(command.Count(), 0) }
 func NewEnv(cfg Config, pool *backend.Pool, st *stats.Loop, buffers *resp.Buffers) *Env {
 	return &Env{
 		Config: cfg.WithDefaults(), Pool: pool, Stats: st, Buffers: buffers,
-		sessions: map[int64]*Session{},
+		sessions: map[int64]*Session{}, blocked: map[*blocking]struct{}{},
 	}
 }
 
@@ -159,6 +162,7 @@ func (e *Env) Apply(t *router.Table) {
 	e.Pool.Apply(masters, t.DrainNodes(before))
 	e.Local.hub.env = e
 	e.Local.hub.apply()
+	e.applyBlocked()
 	for _, p := range waited {
 		p.request.Resend(p.part, p.command, p.again)
 	}
@@ -187,7 +191,7 @@ func (e *Env) Tick() bool {
 		return true
 	})
 	e.Local.hub.tick()
-	return len(e.held) > 0 || len(e.parked) > 0
+	return e.tickBlocked() || len(e.held) > 0 || len(e.parked) > 0
 }
 
 // TakeDirty returns the sessions that have something to write, and forgets

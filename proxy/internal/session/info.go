@@ -132,7 +132,7 @@ func infoClients(w *infoWriter, s *infoSource) {
 	w.put("maxclients", s.host.MaxClients)
 	w.put("client_recent_max_input_buffer", 0)
 	w.put("client_recent_max_output_buffer", 0)
-	w.put("blocked_clients", 0)
+	w.put("blocked_clients", s.total.Blocked)
 	w.put("tracking_clients", 0)
 	w.put("clients_in_timeout_table", 0)
 }

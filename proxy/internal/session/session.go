@@ -21,9 +21,8 @@
 // it when the next table comes.
 //
 // To add a command that the proxy answers itself, see local.go; to add one that
-// asks several groups, see fanout.go. What comes later: a blocking command or
-// WATCH takes a private pipeline, and the session pauses until it is given
-// back. Messages of subscriptions (hub.go) go to out between replies.
+// asks several groups, see fanout.go. A blocking command takes a private
+// pipeline (blocking.go), WATCH will. Messages of subscriptions (hub.go) go to out between replies.
 package session
 
 import (
@@ -43,6 +42,7 @@ const (
 	pauseLane                       // it changed its protocol or database with commands inflight
 	pauseClosing                    // no more commands are taken
 	pauseLearn                      // a master is asked what its next command is
+	pauseBlocked                    // it waits in a blocking command
 )
 
 // Session is one client connection.
@@ -82,6 +82,8 @@ type Session struct {
 
 	subs *subscriptions // nil without any
 	tx   *transaction   // nil outside of MULTI
+
+	blocked *blocking // the command it waits in
 
 	db    uint16
 	proto uint8
@@ -216,8 +218,11 @@ func (s *Session) wait() {
 	s.env.held = append(s.env.held, s)
 }
 
-// WantRead reports whether the client is to be read.
-func (s *Session) WantRead() bool { return s.pause == 0 }
+// WantRead reports whether the client is to be read. One that waits in a
+// blocking command is, a little, so that its end is noticed.
+func (s *Session) WantRead() bool {
+	return s.pause == 0 || s.pause == pauseBlocked && s.inbox.Len() < 64<<10
+}
 
 // unpause takes a reason away; without any left the loop will call Resume.
 func (s *Session) unpause(reason pause) {
@@ -237,6 +242,10 @@ func (s *Session) Close(why stats.Reason) {
 	if s.pause&pauseClosing == 0 {
 		s.pause |= pauseClosing
 		s.Reason = why
+		if s.blocked != nil {
+			s.Abort = why == stats.ClientClosed
+			s.endBlocked()
+		}
 	}
 	s.markDirty()
 }
@@ -259,6 +268,9 @@ func (s *Session) Detach(why stats.Reason) {
 		return
 	}
 	s.closed = true
+	if s.blocked != nil {
+		s.blocked.abandon()
+	}
 	if s.pause&pauseClosing != 0 {
 		why = s.Reason
 	}

@@ -55,6 +55,7 @@ type Snapshot struct {
 	Local    uint64 // answered by the proxy itself
 
 	Clients  int64  // connected now
+	Blocked  int64  // of them in blocking commands
 	Accepted uint64 // connections since start
 	Closed   [reasons]uint64
 
@@ -90,6 +91,7 @@ func (s *Snapshot) Add(o *Snapshot) {
 	s.Errors += o.Errors
 	s.Local += o.Local
 	s.Clients += o.Clients
+	s.Blocked += o.Blocked
 	s.Accepted += o.Accepted
 	for i := range s.Closed {
 		s.Closed[i] += o.Closed[i]

@@ -1,0 +1,104 @@
+package backend
+
+import (
+	"slices"
+	"strconv"
+
+	"shardis/proxy/resp"
+)
+
+// A private pipeline carries one client's commands alone: one that may block
+// would keep everybody behind it waiting. It is lent, and given back when its
+// last reply has come; then the next client may have it. It takes part in holds,
+// re-routing and debts like a shared one, but has no command timeout.
+
+const (
+	idlePrivates   = 64          // of one loop, kept open for the next client
+	idlePrivateFor = int64(60e9) // how long
+)
+
+// Private lends a pipeline to the master of a group.
+func (l *Lane) Private(group int) *Pipeline {
+	o, node := l.pool, l.pool.masters[group]
+	for _, p := range o.privates {
+		if !p.lent && !p.spent && p.node == node && p.proto == l.proto && p.db == l.db && p.state == ready {
+			p.lent = true
+			return p
+		}
+	}
+	p := &Pipeline{node: node, proto: l.proto, db: l.db, pool: o, Handle: -1, private: true, lent: true}
+	o.privates = append(o.privates, p)
+	return p
+}
+
+// GiveBack ends the use of a private pipeline. One that waits for replies still,
+// or is not connected, is closed; so is, soon, one that is not clean: something
+// that is on its way elsewhere is about it.
+func (o *Pool) GiveBack(p *Pipeline, clean bool) {
+	if !p.lent {
+		return
+	}
+	p.lent, p.spent, p.returned = false, !clean, o.now
+	if p.state != ready || p.ring.len() > 0 {
+		o.closePrivate(p)
+	}
+}
+
+func (o *Pool) closePrivate(p *Pipeline) {
+	o.lost(p)
+	o.dialer.Hangup(p)
+	o.privates = slices.DeleteFunc(o.privates, func(other *Pipeline) bool { return other == p })
+	p.ring, p.closed = ring{}, true
+	p.enter(idle)
+	o.collect(p.node)
+}
+
+// collect asks for the end of connections that were lost by way of the shared
+// pipeline, as nobody may open a new connection to that node soon.
+func (o *Pool) collect(node string) {
+	if !slices.Contains(o.masters, node) {
+		return
+	}
+	for _, d := range o.debts[node] {
+		o.pipeline(node, 2, 0).Add(resp.AppendCommandStrings(nil, killArgs(d)...), &collector{o, node, d}, 0, true)
+	}
+}
+
+// killArgs is the command that ends a connection for certain.
+func killArgs(d debt) []string {
+	args := []string{"CLIENT", "KILL", "ID", strconv.FormatInt(d.id, 10)}
+	if d.user != "" {
+		// The id may be another's after a restart of the node; ours alone
+		// may be hit.
+		args = append(args, "USER", d.user)
+	}
+	return args
+}
+
+// collector takes the answer to CLIENT KILL. When it does not come the shared
+// pipeline was lost, and asks again when it greets the node.
+type collector struct {
+	pool *Pool
+	node string
+	debt debt
+}
+
+func (c *collector) Reply(int, []byte)         { c.pool.settle(c.node, c.debt) }
+func (c *collector) Resend(int, []byte, Again) {}
+func (c *collector) Fail(int, Cause)           {}
+
+// tickPrivates closes what nobody has wanted for long.
+func (o *Pool) tickPrivates() {
+	kept := 0
+	for _, p := range slices.Clone(o.privates) {
+		if p.lent {
+			continue
+		}
+		if kept++; kept > idlePrivates || p.spent || o.now-p.returned > idlePrivateFor || p.state != ready || !slices.Contains(o.masters, p.node) {
+			o.closePrivate(p)
+		}
+	}
+}
+
+// ConnID is the connection's CLIENT ID on the node, 0 while it has none.
+func (p *Pipeline) ConnID() int64 { return p.id }
