@@ -188,7 +188,7 @@ func TestHotKeyOfWrongPrice(t *testing.T) {
 	slot := topo.CRC16.SlotOf([]byte("hot"))
 	w.submit("op-1", topo.Move{Slots: topo.SlotSetOf([]topo.Slot{slot}), From: "g1", To: "g2"})
 	out := l.start("op-1")
-	w.within(60*time.Second, "a parked move", func() bool {
+	w.within(3*time.Minute, "a parked move", func() bool {
 		m := w.operation("op-1").Moves[0]
 		return m.State == topo.MoveParked && m.Reason != ""
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -30,11 +31,21 @@ type Server struct {
 	hang context.CancelFunc // ends the clients' watches and lease renewals
 }
 
-// Start runs the server and waits until it is ready to serve.
+// Start runs the server and waits until it is ready to serve. A port that was
+// chosen freely may be somebody else's a moment later: then others are chosen.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Peer == "" {
 		cfg.Peer = "127.0.0.1:0"
 	}
+	for tries := 1; ; tries++ {
+		s, err := start(ctx, cfg)
+		if !errors.Is(err, syscall.EADDRINUSE) || tries == 5 {
+			return s, err
+		}
+	}
+}
+
+func start(ctx context.Context, cfg Config) (*Server, error) {
 	client, err := freePort(cfg.Client)
 	if err != nil {
 		return nil, fmt.Errorf("start etcd: %w", err)
