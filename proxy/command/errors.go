@@ -76,7 +76,11 @@ func AppendErrRefused(dst []byte, c *Command) []byte {
 			dst = append(dst, c.Name[i])
 		}
 	}
-	return append(dst, "' is not allowed through the proxy\r\n"...)
+	dst = append(dst, "' is not allowed through the proxy"...)
+	if c.Container() == "acl" {
+		dst = append(dst, "; use 'shardis user' or the dashboard"...)
+	}
+	return append(dst, "\r\n"...)
 }
 
 // shown is the part of s that Redis prints: up to a zero byte, at most n bytes.

@@ -156,7 +156,11 @@ func (p *infoParser) command(name string) *Command {
 		if last >= 0 {
 			last -= first
 		}
-		c.specs = []keySpec{{begin: beginIndex, pos: first, find: findRange, last: last, step: step}}
+		access := keyAccess
+		if c.Flags&FlagWrite != 0 {
+			access |= keyUpdate
+		}
+		c.specs = []keySpec{{flags: access, begin: beginIndex, pos: first, find: findRange, last: last, step: step}}
 	}
 	c.Class = c.learnedClass()
 	c.KeyPos = c.onlyKey()
@@ -248,4 +252,7 @@ var flagsByName = map[string]Flag{
 	"no_mandatory_keys": FlagNoMandatoryKeys, "no_multi": FlagNoMulti, "movablekeys": FlagMovableKeys,
 }
 
-var keyFlagsByName = map[string]keyFlag{"not_key": keyNotKey, "incomplete": keyIncomplete}
+var keyFlagsByName = map[string]keyFlag{
+	"not_key": keyNotKey, "incomplete": keyIncomplete, "variable_flags": keyVariableFlags,
+	"access": keyAccess, "update": keyUpdate, "insert": keyInsert, "delete": keyDelete,
+}

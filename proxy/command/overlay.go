@@ -81,6 +81,7 @@ var overlay = map[string]rule{
 	"cluster": {class: ClassLocal}, "asking": {class: ClassLocal}, "readonly": {class: ClassLocal}, "readwrite": {class: ClassLocal},
 	"config|get": {class: ClassLocal}, "module|list": {class: ClassLocal}, "memory|doctor": {class: ClassLocal},
 	"acl|whoami": {class: ClassLocal}, "acl|list": {class: ClassLocal}, "acl|users": {class: ClassLocal}, "acl|cat": {class: ClassLocal},
+	"acl|getuser": {class: ClassLocal}, "acl|dryrun": {class: ClassLocal}, "acl|genpass": {class: ClassLocal}, "acl|log": {class: ClassLocal},
 
 	"script|help": {class: ClassLocal},
 	"config|help": {class: ClassLocal}, "acl|help": {class: ClassLocal}, "module|help": {class: ClassLocal}, "pubsub|help": {class: ClassLocal},

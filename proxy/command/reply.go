@@ -90,12 +90,36 @@ func Categories() []string {
 	}
 }
 
-// InCategory reports whether Redis puts the command into that ACL category.
+// InCategory reports whether Redis puts the command into that ACL category. Of
+// one that the dumped server does not have only what its flags imply is known.
 func (c *Command) InCategory(category string) bool {
-	if c.added {
-		return false
+	if c.ID == 0 || c.added {
+		return c.impliedCategory(category)
 	}
 	return strings.Contains(texts[c.ID].info, "\r\n+@"+category+"\r\n")
+}
+
+func (c *Command) impliedCategory(category string) bool {
+	has := func(f Flag) bool { return c.Flags&f != 0 }
+	switch category {
+	case "read":
+		return has(FlagReadOnly)
+	case "write":
+		return has(FlagWrite)
+	case "admin", "dangerous":
+		return has(FlagAdmin)
+	case "pubsub":
+		return has(FlagPubSub)
+	case "blocking":
+		return has(FlagBlocking)
+	case "fast":
+		return has(FlagFast)
+	case "slow":
+		return !has(FlagFast)
+	case "connection":
+		return c.Container() == "client"
+	}
+	return false
 }
 
 // AppendGetKeys appends the answer to COMMAND GETKEYS args….
