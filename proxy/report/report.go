@@ -62,6 +62,7 @@ type Client struct {
 	ID       int64  `json:"id"`
 	Addr     string `json:"addr"`
 	Name     string `json:"name,omitempty"`
+	User     string `json:"user,omitempty"`
 	Library  string `json:"library,omitempty"` // LIB-NAME and LIB-VER
 	Protocol int    `json:"protocol"`
 	Database int    `json:"database"`

@@ -24,6 +24,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"sync"
 	"unicode/utf8"
@@ -190,4 +191,11 @@ func (k *Keyring) digest(hash string, password []byte) (d digest) {
 	mac.Write(password)
 	mac.Sum(d[:0])
 	return d
+}
+
+// Random makes a password of n hexadecimal digits.
+func Random(n int) string {
+	raw := make([]byte, (n+1)/2)
+	_, _ = rand.Read(raw) // never fails
+	return hex.EncodeToString(raw)[:n]
 }

@@ -35,6 +35,7 @@ import (
 	"shardis/proxy/internal/session"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/report"
+	"shardis/proxy/rights"
 )
 
 // Config is what an Engine needs.
@@ -58,6 +59,8 @@ type Engine struct {
 	loops     []*loop
 	listeners []*listener
 	changed   chan struct{}
+	keyring   *rights.Keyring
+	denials   *rights.Log
 
 	clients atomic.Int64
 	nextID  atomic.Int64
@@ -90,7 +93,7 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 	cfg.Session = cfg.Session.WithDefaults()
 	cfg.Session.MaxBlocked = max(1, cfg.Session.MaxBlocked/cfg.Loops)
 	cfg.Host = cfg.Host.WithDefaults(cfg.MaxClients)
-	e := &Engine{cfg: cfg, log: log, changed: make(chan struct{}, 1)}
+	e := &Engine{cfg: cfg, log: log, changed: make(chan struct{}, 1), keyring: rights.NewKeyring(), denials: &rights.Log{}}
 	for i := range cfg.Loops {
 		e.loops = append(e.loops, newLoop(e, i))
 	}
@@ -264,6 +267,13 @@ func (e *Engine) poke() {
 func (e *Engine) SetCredentials(user, password string) {
 	for _, l := range e.loops {
 		l.post(func() { l.pool.SetCredentials(user, password) })
+	}
+}
+
+// SetUsers puts a new book of users in force on all loops, soon.
+func (e *Engine) SetUsers(book *rights.Book) {
+	for _, l := range e.loops {
+		l.post(func() { l.env.SetUsers(book) })
 	}
 }
 

@@ -63,6 +63,7 @@ type loop struct {
 
 	mu    sync.Mutex
 	queue []func()
+	ended bool // the poller is closed
 
 	clients  atomic.Int64 // given to this loop and not closed
 	status   atomic.Pointer[status]
@@ -97,17 +98,21 @@ func newLoop(e *Engine, index int) *loop {
 	}
 	l.pool = backend.NewPool(e.cfg.Backend, &l.buffers, l.stats, l)
 	l.env = session.NewEnv(e.cfg.Session, l.pool, l.stats, &l.buffers)
-	l.env.Local = session.Local{Host: e.cfg.Host, Peers: peers{l}}
+	l.env.Local = session.Local{Host: e.cfg.Host, Peers: peers{l}, Keyring: e.keyring, Denials: e.denials, Aside: l.aside}
 	l.env.Flush = l.flushClients
 	l.status.Store(&status{})
 	return l
 }
 
-// post has the loop call f between two turns. Any goroutine may call it.
+// post has the loop call f between two turns. Any goroutine may call it. After
+// the loop ended f is not called.
 func (l *loop) post(f func()) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return
+	}
 	l.queue = append(l.queue, f)
-	l.mu.Unlock()
 	l.poller.wake()
 }
 
@@ -528,5 +533,8 @@ func (l *loop) closeAll() {
 			l.drop(c)
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
 	l.poller.close()
 }

@@ -176,10 +176,10 @@ func (s *Session) appendLine(dst []byte) []byte {
 	}
 	return fmt.Appendf(dst, "id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d"+
 		" qbuf=%d qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=%d tot-mem=%d events=r cmd=%s"+
-		" user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+		" user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
 		s.ID, s.Addr, s.Laddr, s.Handle, s.Name, (s.env.Now-s.Since)/second, (s.env.Now-s.Active)/second, flags, s.db, channels, patterns, shards, queued,
 		s.inbox.Len(), s.OutputPending(), s.inbox.Len()+s.OutputPending(), name,
-		s.proto, s.LibName, s.LibVer)
+		s.user.Name, s.proto, s.LibName, s.LibVer)
 }
 
 // clientFilter selects clients, as CLIENT LIST and KILL name them. nil: all.
@@ -189,11 +189,12 @@ type clientFilter struct {
 	addr   *string
 	laddr  *string
 	minAge int64  // seconds; 0: any
+	user   string // "": any
 	kind   string // TYPE; "": any; there are no masters and replicas
 }
 
 func (f *clientFilter) matches(s *Session) bool {
-	return f.matchesType(s) && (f.ids == nil || f.ids[s.ID]) && s.ID != f.notID &&
+	return f.matchesType(s) && (f.user == "" || s.user.Name == f.user) && (f.ids == nil || f.ids[s.ID]) && s.ID != f.notID &&
 		(f.addr == nil || s.Addr == *f.addr) && (f.laddr == nil || s.Laddr == *f.laddr) &&
 		(s.env.Now-s.Since)/1e9 >= f.minAge
 }
@@ -327,7 +328,8 @@ func (s *Session) parseKill(f *clientFilter, args [][]byte) (problem string) {
 		case equalFold(option, "laddr"):
 			f.laddr = &value
 		case equalFold(option, "user"):
-			if value != "default" {
+			f.user = value
+			if s.env.users.User(value) == nil {
 				return "ERR No such user '" + shown(args[i+1]) + "'"
 			}
 		case equalFold(option, "skipme") && equalFold(value, "yes"):

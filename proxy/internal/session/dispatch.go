@@ -46,6 +46,8 @@ func (s *Session) run(args [][]byte, raw []byte) bool {
 	case !s.loggedIn && cmd.Flags&command.FlagNoAuth == 0:
 		s.refuse(cmd, resp.AppendError(s.buffer(), errNoAuth))
 		return true
+	case s.rights != nil && !s.permitted(cmd, args):
+		return true
 	case s.subs != nil && s.confined() && !allowedConfined(cmd):
 		s.refuse(cmd, resp.AppendError(s.buffer(), "ERR Can't execute '"+cmd.Name+"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"))
 		return true

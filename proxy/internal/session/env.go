@@ -11,12 +11,14 @@ import (
 	"shardis/proxy/internal/router"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/resp"
+	"shardis/proxy/rights"
 )
 
 // Config is what clients may do.
 type Config struct {
-	Password string      // clients must log in as user "default" with it; "": no login
-	Limits   resp.Limits // of commands
+	Users    *rights.Book // until SetUsers; nil: only user "default", with Password
+	Password string       // of that one; "": no login
+	Limits   resp.Limits  // of commands
 
 	HoldTimeout time.Duration // how long a command waits for a hand-over; default 10 s
 	MaxInflight int           // commands of one client without a reply from where on it is not read; default 1024
@@ -82,6 +84,7 @@ type Env struct {
 
 	Flush func() // writes what sessions have to write, now; nil: it is left to the loop
 
+	users    *rights.Book
 	sessions map[int64]*Session
 	dirty    []*Session // have output to write, or are done
 	resume   []*Session // stopped reading and may go on
@@ -90,8 +93,9 @@ type Env struct {
 	blocked  map[*blocking]struct{}
 	free     *Request
 
-	scratch []byte // for replies that have to wait
-	keys    []int  // positions of keys, of the command at hand
+	scratch []byte           // for replies that have to wait
+	keys    []int            // positions of keys, of the command at hand
+	uses    []command.KeyUse // the same, for checking rights
 	split   splitter
 }
 
@@ -108,9 +112,13 @@ func NewStats() *stats.Loop { return stats.NewLoop(command.Count(), 0) }
 
 // NewEnv makes the environment of one loop.
 func NewEnv(cfg Config, pool *backend.Pool, st *stats.Loop, buffers *resp.Buffers) *Env {
+	users := cfg.Users
+	if users == nil {
+		users, _ = rights.NewBook(nil, rights.Configured(cfg.Password, false), nil)
+	}
 	return &Env{
 		Config: cfg.WithDefaults(), Pool: pool, Stats: st, Buffers: buffers,
-		sessions: map[int64]*Session{}, blocked: map[*blocking]struct{}{},
+		users: users, sessions: map[int64]*Session{}, blocked: map[*blocking]struct{}{},
 	}
 }
 

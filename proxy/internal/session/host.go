@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardis/proxy/internal/router"
+	"shardis/proxy/rights"
 )
 
 // Local is what the commands answered by the proxy need besides their session.
@@ -14,6 +15,13 @@ import (
 type Local struct {
 	Host  HostInfo
 	Peers Peers // nil: this loop is the only one
+
+	// Shared by all loops of a proxy.
+	Keyring *rights.Keyring
+	Denials *rights.Log
+	// Aside runs work somewhere else, then done in this loop; nil: passwords are
+	// hashed in the loop.
+	Aside func(work, done func())
 
 	scans scanLog
 	info  infoCache

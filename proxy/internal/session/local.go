@@ -1,7 +1,6 @@
 package session
 
 import (
-	"crypto/subtle"
 	"slices"
 	"strconv"
 	"time"
@@ -23,6 +22,7 @@ var handlers = collectHandlers(
 	clientHandlers,
 	serverHandlers,
 	gatherHandlers,
+	aclHandlers,
 	pubsubHandlers,
 	transactionHandlers,
 )
@@ -155,25 +155,19 @@ func (s *Session) auth(_ *command.Command, args [][]byte) bool {
 		return true
 	case len(args) == 3:
 		user = string(args[1])
-	case s.env.Config.Password == "":
+	case s.env.users.Default.Rules.NoPass:
 		s.replyError(errNoPass)
 		return true
 	}
-	if !s.login(user, password) {
-		s.replyError(errWrongPass)
-		return true
-	}
-	s.replyOK()
-	return true
-}
-
-// login checks a password. As in Redis, a wrong one does not log out.
-func (s *Session) login(user string, password []byte) bool {
-	want := s.env.Config.Password
-	if user != "default" || want != "" && subtle.ConstantTimeCompare([]byte(want), password) != 1 {
+	ok, wait := s.login(args, user, password)
+	switch {
+	case wait:
 		return false
+	case ok:
+		s.replyOK()
+	default:
+		s.replyError(errWrongPass)
 	}
-	s.setLoggedIn(true)
 	return true
 }
 
@@ -201,7 +195,11 @@ func (s *Session) helloCommand(_ *command.Command, args [][]byte) bool {
 	for i := 2; i < len(args); i++ {
 		switch left := len(args) - i - 1; {
 		case equalFold(string(args[i]), "auth") && left >= 2:
-			if !s.login(string(args[i+1]), args[i+2]) {
+			ok, wait := s.login(args, string(args[i+1]), args[i+2])
+			if wait {
+				return false
+			}
+			if !ok {
 				s.replyError(errWrongPass)
 				return true
 			}

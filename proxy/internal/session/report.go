@@ -9,7 +9,7 @@ import (
 // Report describes the session for the admin port.
 func (s *Session) Report() report.Client {
 	return report.Client{
-		ID: s.ID, Addr: s.Addr, Name: s.Name,
+		ID: s.ID, Addr: s.Addr, Name: s.Name, User: s.user.Name,
 		Library:  strings.TrimSpace(s.LibName + " " + s.LibVer),
 		Protocol: s.Proto(), Database: s.Database(),
 		Age:  (s.env.Now - s.Since) / 1e9,

@@ -17,12 +17,6 @@ var serverHandlers = makeServerHandlers()
 
 func makeServerHandlers() map[string]handler {
 	m := map[string]handler{
-		"acl|cat": (*Session).aclCat,
-		"acl|list": func(s *Session, _ *command.Command, _ [][]byte) bool {
-			return s.replyTexts("user default on nopass ~* &* +@all")
-		},
-		"acl|users":         func(s *Session, _ *command.Command, _ [][]byte) bool { return s.replyTexts("default") },
-		"acl|whoami":        (*Session).whoAmI,
 		"command":           (*Session).commandAll,
 		"command|count":     (*Session).commandCount,
 		"command|docs":      (*Session).commandDocs,
@@ -148,36 +142,6 @@ func (s *Session) lolwut(_ *command.Command, args [][]byte) bool {
 	}
 	text := "Many slots, one door.\nRedis ver. " + s.env.version() + " through Shardis " + s.env.Local.Host.Version + "\n"
 	s.reply(resp.AppendVerbatim(s.buffer(), s.Proto(), "txt", text))
-	return true
-}
-
-func (s *Session) whoAmI(*command.Command, [][]byte) bool {
-	s.reply(resp.AppendBulkString(s.buffer(), "default"))
-	return true
-}
-
-// aclList does not show the password's hash, as Redis would.
-func (s *Session) aclList(*command.Command, [][]byte) bool {
-	if s.env.Config.Password != "" {
-		return s.replyTexts("user default on ~* &* +@all")
-	}
-	return s.replyTexts("user default on nopass ~* &* +@all")
-}
-
-func (s *Session) aclCat(cmd *command.Command, args [][]byte) bool {
-	if len(args) == 2 {
-		return s.replyTexts(command.Categories()...)
-	}
-	if len(args) > 3 {
-		s.replySubArity(cmd, args)
-		return true
-	}
-	category := strings.ToLower(string(args[2]))
-	if !slices.Contains(command.Categories(), category) {
-		s.replyError("ERR Unknown category '" + shown(args[2][:min(len(args[2]), 128)]) + "'")
-		return true
-	}
-	s.reply(command.AppendList(s.buffer(), func(c *command.Command) bool { return c.InCategory(category) }))
 	return true
 }
 

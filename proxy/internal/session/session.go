@@ -29,10 +29,11 @@ import (
 	"shardis/proxy/internal/backend"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/resp"
+	"shardis/proxy/rights"
 )
 
 // pause is a set of reasons not to read a client.
-type pause uint8
+type pause uint16
 
 const (
 	pauseHold     pause = 1 << iota // its next command waits for the next table
@@ -43,6 +44,7 @@ const (
 	pauseClosing                    // no more commands are taken
 	pauseLearn                      // a master is asked what its next command is
 	pauseBlocked                    // it waits in a blocking command
+	pauseLogin                      // its password is being checked
 )
 
 // Session is one client connection.
@@ -90,6 +92,9 @@ type Session struct {
 	pause pause
 	mute  mute
 
+	user     *rights.User
+	rights   *rights.Rights // what to check commands by, nil: everything is allowed
+	proof    *rights.Proof  // of the password that was checked last
 	loggedIn bool
 	holdOver bool // waited too long for the hold in force
 	dirty    bool // listed in env.dirty
@@ -123,7 +128,8 @@ func (s *Session) reset() {
 	s.unsubscribeAll()
 	s.tx = nil
 	s.setLane()
-	s.setLoggedIn(s.env.Config.Password == "")
+	s.setUser(s.env.users.Default)
+	s.setLoggedIn(s.user.Open())
 }
 
 // setLane follows a change of protocol or database. Commands in different lanes
@@ -193,7 +199,7 @@ func (s *Session) process(data []byte) []byte {
 			break
 		}
 		if len(args) > 0 && !s.dispatch(args, data[:n]) {
-			if s.pause&(pauseLearn|pauseLane) == 0 {
+			if s.pause&(pauseLearn|pauseLane|pauseLogin) == 0 {
 				s.wait()
 			}
 			break

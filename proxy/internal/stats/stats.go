@@ -32,6 +32,7 @@ const (
 	Draining                       // the proxy is going down
 	TooManyClients                 // refused at once
 	SubscriptionLost               // a node it had subscriptions on was lost
+	UserChanged                    // its user was removed, or may not do any more what it does
 	reasons
 )
 
@@ -39,7 +40,7 @@ const (
 func (r Reason) String() string {
 	return [...]string{
 		"client_closed", "quit", "protocol_fault", "output_limit", "idle_timeout",
-		"killed", "draining", "too_many_clients", "subscription_lost",
+		"killed", "draining", "too_many_clients", "subscription_lost", "user_changed",
 	}[r]
 }
 
@@ -69,6 +70,7 @@ type Snapshot struct {
 	Held                            uint64 // commands that waited for a hold
 	Subscriptions                   int64  // of clients now: channels, patterns and shard channels
 	Messages                        uint64 // given to subscribers
+	Denied                          uint64 // commands and logins that users' rights did not allow
 	Turns                           uint64 // rounds of the loop
 
 	Calls  []uint64 // by command ID
@@ -109,6 +111,7 @@ func (s *Snapshot) Add(o *Snapshot) {
 	s.Held += o.Held
 	s.Subscriptions += o.Subscriptions
 	s.Messages += o.Messages
+	s.Denied += o.Denied
 	s.Turns += o.Turns
 	s.Calls = addSlices(s.Calls, o.Calls)
 	s.Failed = addSlices(s.Failed, o.Failed)
