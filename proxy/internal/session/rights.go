@@ -42,6 +42,9 @@ func (e *Env) SetUsers(book *rights.Book) {
 		case !s.loggedIn && book.Default.Open():
 			s.setLoggedIn(true)
 		}
+		if s.tx != nil && now.Rights != s.rights {
+			s.tx.failed = true // what is queued was checked by rights that are no more
+		}
 		s.setUser(now)
 		if s.rights != nil && s.subs != nil && !s.mayListen() {
 			s.ban()
@@ -142,8 +145,12 @@ func (s *Session) logDenial(reason rights.Denial, object, user string) {
 	if user == "" {
 		user = s.user.Name
 	}
+	context := "toplevel"
+	if s.tx != nil {
+		context = "multi"
+	}
 	s.env.Local.denials().Add(rights.Entry{
-		Reason: reason, Context: "toplevel", Object: object, User: user, At: time.Now(),
+		Reason: reason, Context: context, Object: object, User: user, At: time.Now(),
 		Client: strings.TrimSuffix(string(s.appendLine(nil)), "\n"),
 	})
 	s.env.Stats.Denied++

@@ -176,6 +176,27 @@ func TestSubscriberLosesItsChannel(t *testing.T) {
 	w.steps("closed 1")
 }
 
+func TestTransactionsAreCheckedWhenQueued(t *testing.T) {
+	open, rules := rights.Configured("", false), "nopass ~b* +@all"
+	w := startUsers(t, open, record("default", "1", rules))
+	w.steps(`
+		client 1 MULTI
+		client 1 SET b 1
+		client 1 SET z 1
+		client 1 EXEC
+		got 1 "+OK\r\n+QUEUED\r\n-NOPERM this user has no permissions to access one of the keys used as arguments\r\n-EXECABORT Transaction discarded because of previous errors.\r\n"
+		client 1 MULTI
+		client 1 SET b 1
+		got 1 "+OK\r\n+QUEUED\r\n"
+	`)
+	w.setUsers(open, record("default", "1", "nopass %R~b* +@all"))
+	w.steps(`
+		client 1 EXEC
+		got 1 "-EXECABORT Transaction discarded because of previous errors.\r\n"
+		node g1
+	`)
+}
+
 // TestPasswordsAreHashedAside: meanwhile the client is not read, others are, and
 // nothing overtakes.
 func TestPasswordsAreHashedAside(t *testing.T) {
