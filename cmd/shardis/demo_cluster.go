@@ -136,8 +136,9 @@ func (d *demoCluster) checkPorts() error {
 
 // nodeConfig is the redis-server of a group's i-th node. Nodes keep an
 // append-only file, so that one started again has its data.
-// A node started again is told its role at once: it would else serve as a
-// master of its own until the coordinator sees it.
+// A node started again follows nobody and serves nothing until the coordinator
+// tells it its role: as a master it would have its replicas throw away what it
+// does not have.
 func (d *demoCluster) nodeConfig(g demoGroup, i int, again bool) localredis.Config {
 	log, err := os.OpenFile(filepath.Join(d.dir, "logs", g.Names[i]+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	var out io.Writer
@@ -158,8 +159,9 @@ func (d *demoCluster) nodeConfig(g demoGroup, i int, again bool) localredis.Conf
 	if d.layout.Flags.Append {
 		cfg.Extra = append(cfg.Extra, "appendonly yes")
 	}
-	if again && i > 0 {
-		cfg.ReplicaOf = net.JoinHostPort("127.0.0.1", strconv.Itoa(g.Ports[0]))
+	if again && len(g.Ports) > 1 {
+		cfg.ReplicaOf = net.JoinHostPort("127.0.0.1", "1")
+		cfg.Extra = append(cfg.Extra, "replica-serve-stale-data no")
 	}
 	return cfg
 }

@@ -104,7 +104,7 @@ Spread slots evenly:          shardis rebalance auto`,
 		}
 	}
 	add("roles", newDemo(), newInit(), newProxy(), newCoordinator(), newDashboard(), newEtcd())
-	add("verbs", newStatus(), newSlots(), newGroups(), newNodes(), newProxies(), newRebalance(), newMigrate(), newOps(), newTokens(), newHealth())
+	add("verbs", newStatus(), newSlots(), newGroups(), newNodes(), newProxies(), newRebalance(), newMigrate(), newSwitchover(), newFailover(), newMaintenance(), newSettings(), newOps(), newTokens(), newHealth())
 	root.AddCommand(newVersion())
 	return root
 }

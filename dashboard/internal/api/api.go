@@ -116,6 +116,7 @@ func (a *API) register() {
 	a.registerReads()
 	a.registerGroups()
 	a.registerOperations()
+	a.registerTakeovers()
 	a.registerAudit()
 	a.registerEvents()
 }

@@ -37,7 +37,7 @@ type OperationPatch struct {
 
 type operationQuery struct {
 	State string `query:"state" enum:"queued,running,paused,cancelling,succeeded,failed,cancelled,unfinished" doc:"Only in this state; unfinished means any that is not final."`
-	Kind  string `query:"kind" enum:"migrate,add-group,remove-group,add-node,remove-node"`
+	Kind  string `query:"kind" enum:"migrate,add-group,remove-group,add-node,remove-node,switchover,failover"`
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 }
 

@@ -54,7 +54,7 @@ type LogLine struct {
 // Operation is work an operator asked for.
 type Operation struct {
 	ID         string     `json:"id"`
-	Kind       string     `json:"kind" enum:"migrate,add-group,remove-group,add-node,remove-node"`
+	Kind       string     `json:"kind" enum:"migrate,add-group,remove-group,add-node,remove-node,switchover,failover"`
 	Goal       string     `json:"goal" doc:"Of the plan: slots, drain, move or assign; empty without a plan."`
 	State      string     `json:"state" enum:"queued,running,paused,cancelling,succeeded,failed,cancelled"`
 	Summary    string     `json:"summary" doc:"One sentence for people."`
@@ -62,6 +62,7 @@ type Operation struct {
 	Plan       string     `json:"plan"`
 	Group      string     `json:"group,omitempty" doc:"The group it is about, where it is about one."`
 	Nodes      []string   `json:"nodes,omitempty" doc:"The nodes it is about."`
+	Master     *NewMaster `json:"master,omitempty" doc:"Of switchovers and failovers."`
 	Moves      []Move     `json:"moves"`
 	Progress   Progress   `json:"progress"`
 	Limits     Limits     `json:"limits"`
@@ -72,6 +73,18 @@ type Operation struct {
 	UpdatedAt  *time.Time `json:"updatedAt,omitempty"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
 	Actions    []string   `json:"actions" doc:"What can be asked of it now: pause, resume, cancel."`
+}
+
+// NewMaster is how a group got another master.
+type NewMaster struct {
+	From          string  `json:"from"`
+	To            string  `json:"to" doc:"Empty until it is chosen."`
+	Reason        string  `json:"reason"`
+	LossBytes     int64   `json:"lossBytes" doc:"By how much it was behind the old master's log as last seen."`
+	LossSeconds   float64 `json:"lossSeconds" doc:"How long before that was."`
+	OutageSeconds float64 `json:"outageSeconds" doc:"From the last sign of the old master to the switch."`
+	HoldMs        float64 `json:"holdMs" doc:"How long commands were held."`
+	Fenced        bool    `json:"fenced" doc:"The old master was reached and lets in no proxy."`
 }
 
 // OperationSummary is an operation in a few words.
@@ -109,6 +122,9 @@ func OperationOf(s *State, op *topo.Operation, control topo.Control) Operation {
 		for _, n := range op.Request.Nodes {
 			out.Nodes = append(out.Nodes, n.Addr)
 		}
+	}
+	if m := op.Master; m != nil {
+		out.Master = &NewMaster{m.From, m.To, m.Reason, m.LossBytes, m.LossSeconds, m.OutageSeconds, m.HoldMS, m.Fenced}
 	}
 	for _, m := range op.Moves {
 		out.Moves = append(out.Moves, Move{
@@ -176,6 +192,10 @@ func title(op *topo.Operation) string {
 		return fmt.Sprintf("Add %s to group %s", node, group)
 	case topo.OpRemoveNode:
 		return fmt.Sprintf("Remove %s from group %s", node, group)
+	case topo.OpSwitchover:
+		return "Switchover of group " + group
+	case topo.OpFailover:
+		return "Failover of group " + group
 	}
 	switch op.Goal {
 	case topo.GoalSlots:
