@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"shardis/coordinator/store"
 	"shardis/coordinator/topo"
+	"shardis/proxy/internal/replicas"
 )
 
 // Config is everything an operator can set. Its YAML keys are the mapstructure
@@ -28,6 +30,7 @@ type Config struct {
 	PasswordFile string `mapstructure:"password_file"`
 	AllowOpen    bool   `mapstructure:"allow_open"`
 
+	Reads    ReadConfig    `mapstructure:"reads"`
 	Etcd     store.Access  `mapstructure:"etcd"`
 	Admin    AdminConfig   `mapstructure:"admin"`
 	Limits   LimitConfig   `mapstructure:"limits"`
@@ -36,6 +39,15 @@ type Config struct {
 
 	// Version is stamped by the build; it is not a setting.
 	Version string `mapstructure:"-"`
+}
+
+// ReadConfig is where reads go.
+type ReadConfig struct {
+	Mode           string        `mapstructure:"mode"`
+	Listen         []string      `mapstructure:"listen"`
+	ListenMode     string        `mapstructure:"listen_mode"`
+	MaxLag         time.Duration `mapstructure:"max_lag"`
+	ReadYourWrites time.Duration `mapstructure:"read_your_writes"`
 }
 
 // AdminConfig is the port for health, metrics and read-only views.
@@ -80,8 +92,12 @@ func Default() Config {
 	return Config{
 		StateDir: "/var/lib/shardis/proxy",
 		Listen:   []string{"127.0.0.1:6379"},
-		Etcd:     store.DefaultAccess(),
-		Admin:    AdminConfig{Listen: "127.0.0.1:0"},
+		Reads: ReadConfig{
+			Mode: replicas.Master.String(), Listen: []string{}, ListenMode: replicas.Prefer.String(),
+			MaxLag: 5 * time.Second, ReadYourWrites: time.Second,
+		},
+		Etcd:  store.DefaultAccess(),
+		Admin: AdminConfig{Listen: "127.0.0.1:0"},
 		Limits: LimitConfig{
 			MaxClients:      10_000,
 			MaxBulkBytes:    512 << 20,
@@ -112,6 +128,7 @@ func (c *Config) Validate() error {
 	return errors.Join(
 		c.validateIdentity(),
 		c.validateAddresses(),
+		c.validateReads(),
 		c.validateSecrets(),
 		c.validateLimits(),
 		c.validateTimeouts(),
@@ -164,13 +181,34 @@ func (c *Config) validateAddresses() error {
 	return errors.Join(problems...)
 }
 
+func (c *Config) validateReads() error {
+	var problems []error
+	for _, mode := range []struct{ key, name string }{{"reads.mode", c.Reads.Mode}, {"reads.listen_mode", c.Reads.ListenMode}} {
+		if _, err := replicas.ParseMode(mode.name); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", mode.key, err))
+		}
+	}
+	for _, addr := range c.Reads.Listen {
+		if err := checkListen(addr); err != nil {
+			problems = append(problems, fmt.Errorf("reads.listen: %w", err))
+		}
+	}
+	if c.Zone == "" && (c.Reads.Mode == replicas.Nearest.String() || len(c.Reads.Listen) > 0 && c.Reads.ListenMode == replicas.Nearest.String()) {
+		problems = append(problems, errors.New("zone: is empty, so nothing is nearest: name the zone of this proxy as the nodes' zones are named, or use prefer-replica"))
+	}
+	if c.Reads.MaxLag < 2*time.Second || c.Reads.MaxLag > 10*time.Minute {
+		problems = append(problems, fmt.Errorf("reads.max_lag: %s is not between 2s and 10m: replicas are asked once a second", c.Reads.MaxLag))
+	}
+	return errors.Join(problems...)
+}
+
 func (c *Config) validateSecrets() error {
 	var problems []error
 	if c.Password != "" && c.PasswordFile != "" {
 		problems = append(problems, errors.New("password_file: password is set too: keep one of the two"))
 	}
 	if c.Password == "" && c.PasswordFile == "" && !c.AllowOpen {
-		for _, addr := range c.Listen {
+		for _, addr := range slices.Concat(c.Listen, c.Reads.Listen) {
 			if checkListen(addr) == nil && !isLoopback(addr) {
 				problems = append(problems, fmt.Errorf("listen: %s can be reached from other machines and no client password is set: "+
 					"set password_file (or password), or listen on 127.0.0.1 only, or set allow_open: true if everybody who can connect may read and write", addr))
@@ -226,6 +264,7 @@ func (c *Config) validateTimeouts() error {
 		{"timeouts.idle", c.Timeouts.Idle, time.Second, true},
 		{"timeouts.keep_alive", c.Timeouts.KeepAlive, time.Second, true},
 		{"limits.subscriber_soft_time", c.Limits.SubscriberSoftTime, time.Second, false},
+		{"reads.read_your_writes", c.Reads.ReadYourWrites, 0, true},
 		{"drain.delay", c.Drain.Delay, 0, true},
 		{"drain.timeout", c.Drain.Timeout, 0, true},
 	} {

@@ -28,7 +28,7 @@ id: {{str .ID}}
 # topology, from which it starts while etcd is away.
 state_dir: {{str .StateDir}}
 
-# Availability zone, for information.
+# Availability zone: shown in lists, and what reads of mode nearest go by. Names as those of the nodes' zones.
 zone: {{str .Zone}}
 
 # Where clients connect. Beyond loopback a client password is required, or allow_open. Port 0: a free one.
@@ -46,6 +46,19 @@ password_file: {{str .PasswordFile}}
 
 # Listen beyond loopback without a client password: everybody who can connect may read and write.
 allow_open: {{.AllowOpen}}
+
+reads:
+  # Where reads go: master; prefer-replica (the master when no replica is fit); replica-only (else an error);
+  # nearest (a replica of this proxy's zone, else the master if it is there, else as prefer-replica). Everything but
+  # master may answer with data up to max_lag old. Commands that are not plain reads go to masters anyway.
+  mode: {{str .Reads.Mode}}
+  # More addresses where clients connect, whose reads go by listen_mode.
+  listen: {{list .Reads.Listen}}
+  listen_mode: {{str .Reads.ListenMode}}
+  # A replica whose data may be older answers no reads. Between 2s and 10m.
+  max_lag: {{dur .Reads.MaxLag}}
+  # After its write to a slot a client reads that slot from the master for so long. 0: no guard.
+  read_your_writes: {{dur .Reads.ReadYourWrites}}
 
 ` + store.AccessText + `
 admin:

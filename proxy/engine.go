@@ -8,6 +8,7 @@ import (
 
 	"shardis/coordinator/topo"
 	"shardis/proxy/internal/loop"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/report"
@@ -63,6 +64,12 @@ func newEngine(cfg Config, password string, id identity, log *slog.Logger) (engi
 	var c loop.Config
 	c.Listen, c.Loops = cfg.Listen, cfg.Loops
 	c.MaxClients, c.IdleTimeout, c.KeepAlive = cfg.Limits.MaxClients, cfg.Timeouts.Idle, orOff(cfg.Timeouts.KeepAlive)
+
+	// Validate has checked the modes.
+	c.Reads, _ = replicas.ParseMode(cfg.Reads.Mode)
+	c.ReadListen = cfg.Reads.Listen
+	c.ReadMode, _ = replicas.ParseMode(cfg.Reads.ListenMode)
+	c.Session.Zone, c.Session.MaxLag, c.Session.ReadYourWrites = cfg.Zone, cfg.Reads.MaxLag, cfg.Reads.ReadYourWrites
 
 	c.Host.ID, c.Host.Version, c.Host.Started = id.ID, cfg.Version, time.Now()
 	c.Session.Password = password

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/stats"
 )
 
@@ -24,6 +25,8 @@ type collector struct {
 	epoch, updated, age, heldSlots              *prometheus.Desc
 	connects, losses, faults, timeouts, retries *prometheus.Desc
 	up, backendConns, inflight, requests        *prometheus.Desc
+	replicaReads, replicaRetries                *prometheus.Desc
+	replicaState, replicaLag                    *prometheus.Desc
 }
 
 func newCollector(c *control) *collector {
@@ -63,6 +66,11 @@ func newCollector(c *control) *collector {
 		timeouts: desc("proxy_backend_timeouts_total", "Requests that a node did not answer in time."),
 		retries:  desc("proxy_backend_retries_total", "Requests sent a second time."),
 
+		replicaReads:   desc("proxy_replica_reads_total", "Requests sent to replicas."),
+		replicaRetries: desc("proxy_replica_retries_total", "Requests that a replica failed to answer, sent to its master."),
+		replicaState:   desc("backend_replica_state", "1 for what is known of a replica: usable, or why it answers no reads.", "group", "node", "state"),
+		replicaLag:     desc("backend_replica_lag_seconds", "How old the data of a usable replica may be.", node...),
+
 		up:           desc("backend_up", "0 while a node can not be reached.", node...),
 		backendConns: desc("backend_connections", "Connections to a node.", node...),
 		inflight:     desc("backend_inflight_requests", "Requests sent to a node and not yet answered.", node...),
@@ -76,7 +84,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		c.info, c.state, c.clients, c.maxClients, c.connections, c.ended, c.commands, c.latency, c.held, c.local,
 		c.subscriptions, c.messages,
 		c.received, c.sent, c.epoch, c.updated, c.age, c.heldSlots, c.connects, c.losses, c.faults, c.timeouts, c.retries,
-		c.up, c.backendConns, c.inflight, c.requests,
+		c.up, c.backendConns, c.inflight, c.requests, c.replicaReads, c.replicaRetries, c.replicaState, c.replicaLag,
 	} {
 		out <- d
 	}
@@ -124,6 +132,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	counter(c.faults, s.BackendFaults)
 	counter(c.timeouts, s.BackendTimeouts)
 	counter(c.retries, s.Retried)
+	counter(c.replicaReads, s.ReplicaReads)
+	counter(c.replicaRetries, s.ReplicaRetries)
 	for _, b := range c.engine.Backends() {
 		up := 1.0
 		if b.State == "down" {
@@ -133,6 +143,19 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		gauge(c.backendConns, float64(b.Connections), b.Group, b.Node)
 		gauge(c.inflight, float64(b.Inflight), b.Group, b.Node)
 		counter(c.requests, uint64(b.Requests), b.Group, b.Node)
+		if b.Reads == "" {
+			continue
+		}
+		for state := range replicas.States {
+			is := 0.0
+			if replicas.State(state).String() == b.Reads {
+				is = 1
+			}
+			gauge(c.replicaState, is, b.Group, b.Node, replicas.State(state).String())
+		}
+		if b.Reads == replicas.Usable.String() {
+			gauge(c.replicaLag, b.LagSeconds, b.Group, b.Node)
+		}
 	}
 }
 

@@ -49,12 +49,17 @@ type Command struct {
 type Backend struct {
 	Group       string  `json:"group"`
 	Node        string  `json:"node"`
-	State       string  `json:"state"` // connected, connecting, down
+	Role        string  `json:"role,omitempty"` // master, replica; empty: not in the table any more
+	State       string  `json:"state"`          // connected, connecting, down
 	Connections int     `json:"connections"`
 	Inflight    int     `json:"inflight"`
 	Requests    int64   `json:"requests"`
 	Error       string  `json:"error,omitempty"`
 	DownSeconds float64 `json:"down_seconds,omitempty"`
+	// Of a replica, where some clients may read from replicas: usable, or why it
+	// answers no reads (unknown, unreachable, loading, link-down, foreign, lagging).
+	Reads      string  `json:"reads,omitempty"`
+	LagSeconds float64 `json:"lag_seconds,omitempty"` // its data is at most so old
 }
 
 // Client is one row of /api/v1/clients.

@@ -37,12 +37,15 @@ type ProxyCommand struct {
 type ProxyBackend struct {
 	Group       string  `json:"group"`
 	Node        string  `json:"node"`
+	Role        string  `json:"role" doc:"master or replica; empty when the node left the topology."`
 	State       string  `json:"state"`
 	Connections int     `json:"connections"`
 	Inflight    int     `json:"inflight"`
 	Requests    int64   `json:"requests"`
 	Error       string  `json:"error"`
 	DownSeconds float64 `json:"downSeconds"`
+	Reads       string  `json:"reads" doc:"Of a replica: usable, or why it answers no reads."`
+	LagSeconds  float64 `json:"lagSeconds" doc:"The data of a usable replica is at most so old."`
 }
 
 // ProxyDetail is a proxy with what it says of itself right now.

@@ -89,6 +89,7 @@ func (s state) String() string {
 var (
 	errUnexpected = errors.New("a reply nobody asked for")
 	errTimeout    = errors.New("no reply within the command timeout")
+	errAbandoned  = errors.New("the replica did not answer in time")
 	errNoConnect  = errors.New("no connection within the connect timeout")
 	errGivenUp    = errors.New("the group gets another master")
 )
@@ -175,6 +176,11 @@ func (p *Pipeline) AddBlockAgain(commands []byte, r Receiver, skip uint16, again
 	p.buf = append(p.Begin(len(commands)), commands...)
 	p.queue(entry{receiver: r, part: skip, size: uint32(len(commands)), at: again.At, tries: again.Tries, kind: block})
 }
+
+// Movable says that the request queued last, a read sent to a replica, can be
+// answered elsewhere: an error reply gives it back as a lost connection does,
+// and it never fails here. One that was given back counts as new.
+func (p *Pipeline) Movable() { p.ring.last().kind = movable }
 
 func (p *Pipeline) queue(e entry) {
 	p.ring.put(e)
@@ -281,13 +287,33 @@ func (p *Pipeline) reply(reply []byte) error {
 	if p.head+int(e.size) > p.sent {
 		return errUnexpected
 	}
-	receiver, part := e.receiver, e.place()
-	p.retire(e)
 	p.requests++
 	p.heard = p.pool.now
 	p.attempts = 0
+	if reply[0] == '-' && e.kind == movable {
+		p.giveBack(e)
+		return nil
+	}
+	receiver, part := e.receiver, e.place()
+	p.retire(e)
 	receiver.Reply(part, reply)
 	return nil
+}
+
+// giveBack takes the oldest entry, which is movable, away and returns it to its
+// receiver. The receiver may queue to this very pipeline, so its command is
+// copied; that is rare.
+func (p *Pipeline) giveBack(e *entry) {
+	receiver, part := e.receiver, int(e.part)
+	command := append(p.pool.buffers.Get(int(e.size)), p.buf[p.head:p.head+int(e.size)]...)
+	p.retire(e)
+	receiver.Resend(part, command, p.moved())
+	p.pool.buffers.Put(command)
+}
+
+func (p *Pipeline) moved() Again {
+	p.pool.stats.ReplicaRetries++
+	return Again{At: p.pool.now, ReadOnly: true}
 }
 
 // retire takes the oldest entry and its bytes away.
@@ -382,8 +408,10 @@ func (p *Pipeline) takeBack(cause Cause) {
 			why = Lost
 		}
 		switch {
+		case e.kind == movable:
+			e.receiver.Resend(int(e.part), command, p.moved())
 		case !written && e.tries < 3:
-			e.receiver.Resend(e.place(), command, Again{At: p.pool.now, Tries: e.tries + 1, ReadOnly: e.kind == read})
+			e.receiver.Resend(e.place(), command, Again{At: p.pool.now, Tries: e.tries + 1, ReadOnly: e.kind.readOnly()})
 		case !written:
 			e.receiver.Fail(e.place(), Down)
 		case e.kind == read && e.tries == 0 && why == Lost:
@@ -408,11 +436,34 @@ func (p *Pipeline) reroute() {
 	for old.len() > 0 {
 		e := *old.first()
 		old.drop()
-		e.receiver.Resend(e.place(), buf[head:head+int(e.size)], Again{At: e.at, Tries: e.tries, ReadOnly: e.kind == read})
+		e.receiver.Resend(e.place(), buf[head:head+int(e.size)], Again{At: e.at, Tries: e.tries, ReadOnly: e.kind.readOnly()})
 		head += int(e.size)
 	}
 	p.pool.buffers.Put(buf)
 	p.release()
+}
+
+// onlyReads reports whether nothing without a reply may have changed anything.
+func (p *Pipeline) onlyReads() bool {
+	for i := p.ring.head; i < p.ring.tail; i++ {
+		if !p.ring.slots[i&uint64(len(p.ring.slots)-1)].kind.readOnly() {
+			return false
+		}
+	}
+	return true
+}
+
+// abandon gives all requests back; those written were reads sent to a replica.
+func (p *Pipeline) abandon() {
+	if p.ring.len() == 0 {
+		return
+	}
+	if p.state == ready {
+		p.pool.dialer.Hangup(p)
+		p.Lost(errAbandoned)
+		return
+	}
+	p.reroute()
 }
 
 func (p *Pipeline) enter(s state) { p.state, p.since = s, p.pool.now }
@@ -521,6 +572,11 @@ func (p *Pipeline) expire() {
 		e := p.ring.first()
 		if p.pool.now-e.at <= limit {
 			break
+		}
+		if e.kind == movable {
+			p.giveBack(e)
+			p.sent = p.head
+			continue
 		}
 		receiver, part := e.receiver, e.place()
 		p.retire(e)

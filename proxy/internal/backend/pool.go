@@ -81,13 +81,15 @@ type Pool struct {
 	feeds     []*Pipeline
 	privates  []*Pipeline
 	lanes     []*Lane
-	masters   []string // by group index of the table in force
+	masters   []string   // by group index of the table in force
+	replicas  [][]string // by group index of the table in force
 	dirty     []*Pipeline
 	debts     map[string][]debt // by node
 
 	drainNodes []string // nodes of the hold in force
-	givenUp    string   // the master that is being replaced, "" without one
-	stale      bool     // some pipeline leads to a node that is no master any more
+	drainSince int64
+	givenUp    string // the master that is being replaced, "" without one
+	stale      bool   // some pipeline leads to a node that is no master any more
 }
 
 // debt is a connection whose end is not yet certain.
@@ -116,6 +118,7 @@ type Lane struct {
 	pool      *Pool
 	proto, db int
 	pipelines []*Pipeline // by group index; nil until used
+	replicas  [][]*Pipeline
 }
 
 // Lane returns the lane of a protocol version and database.
@@ -137,6 +140,23 @@ func (l *Lane) To(group int) *Pipeline {
 	}
 	p := l.pool.pipeline(l.pool.masters[group], l.proto, l.db)
 	l.pipelines[group] = p
+	return p
+}
+
+// ToReplica returns the pipeline to a replica of a group of the table in force,
+// by its index in what SetReplicas gave.
+func (l *Lane) ToReplica(group, i int) *Pipeline {
+	if l.replicas == nil {
+		l.replicas = make([][]*Pipeline, len(l.pool.replicas))
+	}
+	if l.replicas[group] == nil {
+		l.replicas[group] = make([]*Pipeline, len(l.pool.replicas[group]))
+	}
+	p := l.replicas[group][i]
+	if p == nil {
+		p = l.pool.pipeline(l.pool.replicas[group][i], l.proto, l.db)
+		l.replicas[group][i] = p
+	}
 	return p
 }
 
@@ -176,6 +196,10 @@ func (o *Pool) wants(node string) bool {
 	return node != o.givenUp && slices.Contains(o.masters, node)
 }
 
+// SetReplicas takes the replicas, by group, of the table that the next Apply
+// puts in force.
+func (o *Pool) SetReplicas(replicas [][]string) { o.replicas = replicas }
+
 // Apply takes the masters, by group, of a new table. drain lists the nodes of
 // the hold that the table puts in force: from now on Drained tells when all
 // requests sent to them before were answered. Requests not yet written are
@@ -183,7 +207,7 @@ func (o *Pool) wants(node string) bool {
 func (o *Pool) Apply(masters, drain []string) {
 	o.masters = masters
 	for _, l := range o.lanes {
-		l.pipelines = make([]*Pipeline, len(masters))
+		l.pipelines, l.replicas = make([]*Pipeline, len(masters)), nil
 	}
 	for node := range o.debts {
 		if !slices.Contains(masters, node) {
@@ -193,7 +217,7 @@ func (o *Pool) Apply(masters, drain []string) {
 	for _, p := range slices.Concat(o.pipelines, o.privates) {
 		p.reroute()
 	}
-	o.drainNodes = drain
+	o.drainNodes, o.drainSince = drain, o.now
 	for _, p := range slices.Concat(o.pipelines, o.privates) {
 		p.drainTo = 0
 		if slices.Contains(drain, p.node) {
@@ -203,12 +227,12 @@ func (o *Pool) Apply(masters, drain []string) {
 	o.prune()
 }
 
-// prune closes pipelines to nodes that are no longer masters, once all their
-// requests are answered.
+// prune closes pipelines to nodes that are no longer in the table, once all
+// their requests are answered.
 func (o *Pool) prune() {
 	o.stale = false
 	o.pipelines = slices.DeleteFunc(o.pipelines, func(p *Pipeline) bool {
-		if slices.Contains(o.masters, p.node) {
+		if slices.Contains(o.masters, p.node) || o.isReplica(p.node) {
 			return false
 		}
 		if p.ring.len() > 0 {
@@ -220,6 +244,48 @@ func (o *Pool) prune() {
 		return true
 	})
 }
+
+func (o *Pool) isReplica(node string) bool {
+	for _, group := range o.replicas {
+		if slices.Contains(group, node) {
+			return true
+		}
+	}
+	return false
+}
+
+// Abandon ends the wait for what was asked of a replica: its connections are
+// closed and the requests given back. It does nothing to a master, nor to
+// connections that still carry writes from when the node was one.
+func (o *Pool) Abandon(node string) {
+	for _, p := range slices.Clone(o.pipelines) {
+		if p.node == node && !slices.Contains(o.masters, node) && p.onlyReads() {
+			p.abandon()
+		}
+	}
+}
+
+// abandonLate has a hand-over not wait for replicas that do not answer: nothing
+// is lost by asking a master again, and a read that a replica would answer after
+// the slots moved is not to be delivered.
+func (o *Pool) abandonLate() (late bool) {
+	if len(o.drainNodes) == 0 {
+		return false
+	}
+	for _, p := range slices.Clone(o.pipelines) {
+		if p.ring.head < p.drainTo && !slices.Contains(o.masters, p.node) && p.onlyReads() {
+			if o.now-o.drainSince < int64(replicaPatience) {
+				late = true
+				continue
+			}
+			p.abandon()
+		}
+	}
+	return late
+}
+
+// replicaPatience is how long a hand-over waits for a replica's replies.
+const replicaPatience = 50 * time.Millisecond
 
 // Drained reports whether every request that was sent to the nodes of the hold
 // before the hold has been answered, or can not be executed any more.
@@ -259,6 +325,9 @@ func (o *Pool) Tick() time.Duration {
 	var next time.Duration
 	if o.stale {
 		o.prune()
+	}
+	if o.abandonLate() {
+		next = 10 * time.Millisecond
 	}
 	o.tickPrivates()
 	for _, all := range [][]*Pipeline{o.pipelines, slices.Concat(o.feeds, o.privates)} {

@@ -14,9 +14,10 @@ type entry struct {
 type kind uint8
 
 const (
-	write kind = iota
-	read       // may be sent again
-	block      // several commands that belong together, with a reply each
+	write   kind = iota
+	read         // may be sent again
+	movable      // a read that the master answers too, see Pipeline.Movable
+	block        // several commands that belong together, with a reply each
 )
 
 func kindOf(readOnly bool) kind {
@@ -25,6 +26,8 @@ func kindOf(readOnly bool) kind {
 	}
 	return write
 }
+
+func (k kind) readOnly() bool { return k == read || k == movable }
 
 // place is the part to tell the receiver.
 func (e *entry) place() int {
@@ -53,6 +56,9 @@ func (r *ring) put(e entry) {
 
 // first returns the oldest entry; the ring must not be empty.
 func (r *ring) first() *entry { return &r.slots[r.head&uint64(len(r.slots)-1)] }
+
+// last returns the newest entry; the ring must not be empty.
+func (r *ring) last() *entry { return &r.slots[(r.tail-1)&uint64(len(r.slots)-1)] }
 
 // drop takes the oldest entry away.
 func (r *ring) drop() {

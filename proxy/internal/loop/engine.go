@@ -31,6 +31,7 @@ import (
 
 	"shardis/coordinator/topo"
 	"shardis/proxy/internal/backend"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/internal/session"
 	"shardis/proxy/internal/stats"
@@ -42,6 +43,10 @@ import (
 type Config struct {
 	Listen []string // host:port; port 0 picks one
 	Loops  int      // default: the CPUs the process may use
+
+	Reads      replicas.Mode // where the reads of these clients go
+	ReadListen []string      // more addresses to listen at, with
+	ReadMode   replicas.Mode // this mode
 
 	MaxClients  int           // 0: no limit
 	IdleTimeout time.Duration // clients that send nothing for so long are closed; 0: never
@@ -64,6 +69,9 @@ type Engine struct {
 
 	clients atomic.Int64
 	nextID  atomic.Int64
+
+	base        time.Time   // zero of all loops' clocks
+	readsWanted atomic.Bool // some client may read from replicas
 
 	// Look-ups of names run here, ended by cancel.
 	aside  sync.WaitGroup
@@ -93,7 +101,8 @@ func New(cfg Config, log *slog.Logger) (*Engine, error) {
 	cfg.Session = cfg.Session.WithDefaults()
 	cfg.Session.MaxBlocked = max(1, cfg.Session.MaxBlocked/cfg.Loops)
 	cfg.Host = cfg.Host.WithDefaults(cfg.MaxClients)
-	e := &Engine{cfg: cfg, log: log, changed: make(chan struct{}, 1), keyring: rights.NewKeyring(), denials: &rights.Log{}}
+	e := &Engine{cfg: cfg, log: log, changed: make(chan struct{}, 1), keyring: rights.NewKeyring(), denials: &rights.Log{}, base: time.Now()}
+	e.readsWanted.Store(cfg.Reads != replicas.Master || len(cfg.ReadListen) > 0)
 	for i := range cfg.Loops {
 		e.loops = append(e.loops, newLoop(e, i))
 	}
@@ -109,6 +118,16 @@ func (e *Engine) Listen() error {
 			e.Close()
 			return err
 		}
+		ln.reads = e.cfg.Reads
+		e.listeners = append(e.listeners, ln)
+	}
+	for _, address := range e.cfg.ReadListen {
+		ln, err := listen(address)
+		if err != nil {
+			e.Close()
+			return err
+		}
+		ln.reads = e.cfg.ReadMode
 		e.listeners = append(e.listeners, ln)
 	}
 	for _, l := range e.loops {
@@ -375,13 +394,7 @@ func (e *Engine) Backends() []report.Backend {
 			b := report.Backend{
 				Node: v.Node, State: v.State, Inflight: v.Inflight, Requests: int64(v.Requests), Error: v.Error,
 			}
-			if t := l.env.Table; t != nil {
-				for _, g := range t.Groups {
-					if g.Master == v.Node {
-						b.Group = g.ID
-					}
-				}
-			}
+			l.describe(&b)
 			switch v.State {
 			case "connected":
 				b.Connections = 1

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"shardis/proxy/internal/replicas"
 )
 
 // listener is a listening socket. The first loop accepts for all and hands new
@@ -16,8 +18,9 @@ import (
 // spreads few clients badly, and two proxies started on one port by mistake
 // would share it without an error.
 type listener struct {
-	fd   int
-	addr net.Addr
+	fd    int
+	addr  net.Addr
+	reads replicas.Mode // of its clients
 }
 
 const backlog = 1024

@@ -14,6 +14,7 @@ import (
 
 	"shardis/coordinator/topo"
 	"shardis/proxy/internal/backend"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/session"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/resp"
@@ -48,6 +49,7 @@ type loop struct {
 	env     *session.Env
 	pool    *backend.Pool
 	stats   *stats.Loop
+	checker *session.Checker // of the first loop
 	buffers resp.Buffers
 
 	base     time.Time // clock zero
@@ -93,13 +95,16 @@ type conn struct {
 func newLoop(e *Engine, index int) *loop {
 	l := &loop{
 		engine: e, index: index, log: e.log, shared: make([]byte, readSize),
-		stats: session.NewStats(), base: time.Now(),
+		stats: session.NewStats(), base: e.base,
 		resolving: map[*backend.Pipeline]int{}, stopped: make(chan struct{}), empty: make(chan struct{}),
 	}
 	l.pool = backend.NewPool(e.cfg.Backend, &l.buffers, l.stats, l)
 	l.env = session.NewEnv(e.cfg.Session, l.pool, l.stats, &l.buffers)
-	l.env.Local = session.Local{Host: e.cfg.Host, Peers: peers{l}, Keyring: e.keyring, Denials: e.denials, Aside: l.aside}
+	l.env.Local = session.Local{Host: e.cfg.Host, Peers: peers{l}, Keyring: e.keyring, Denials: e.denials, Aside: l.aside, ReadsWanted: &e.readsWanted}
 	l.env.Flush = l.flushClients
+	if index == 0 {
+		l.checker = session.NewChecker(l.env, e.useReplicas)
+	}
 	l.status.Store(&status{})
 	return l
 }
@@ -170,6 +175,9 @@ func (l *loop) turn(n int) {
 	} else {
 		l.nextTick = min(l.nextTick, l.now+int64(soon))
 	}
+	if l.checker != nil {
+		l.checker.Flush()
+	}
 	l.flush()
 	l.report()
 }
@@ -234,6 +242,9 @@ func (l *loop) flushClients() {
 
 // tick looks at all clocks.
 func (l *loop) tick() {
+	if l.checker != nil && l.engine.readsWanted.Load() {
+		l.checker.Tick()
+	}
 	next := l.pool.Tick()
 	if l.env.Tick() && (next == 0 || next > soon) {
 		next = soon
@@ -406,19 +417,19 @@ func (l *loop) acceptClients(c *conn) {
 		}
 		e.clients.Add(1)
 		id := e.nextID.Add(1)
-		to := e.leastBusy(l)
+		to, reads := e.leastBusy(l), c.listener.reads
 		to.clients.Add(1)
 		remote := addrPort(sa)
 		if to == l {
-			l.adopt(fd, id, remote)
+			l.adopt(fd, id, remote, reads)
 		} else {
-			to.post(func() { to.adopt(fd, id, remote) })
+			to.post(func() { to.adopt(fd, id, remote, reads) })
 		}
 	}
 }
 
 // adopt makes a session of an accepted socket.
-func (l *loop) adopt(fd int, id int64, remote netip.AddrPort) {
+func (l *loop) adopt(fd int, id int64, remote netip.AddrPort, reads replicas.Mode) {
 	local := ""
 	if sa, err := unix.Getsockname(fd); err == nil {
 		local = addrPort(sa).String()
@@ -438,6 +449,7 @@ func (l *loop) adopt(fd int, id int64, remote netip.AddrPort) {
 		return
 	}
 	c.session = session.New(l.env, id, c.fd, remote.String(), local)
+	c.session.SetReads(reads)
 }
 
 // nodeReady goes on with a connection to a node.

@@ -17,7 +17,13 @@ type Group struct {
 	Held   int    // how many of these are held
 	// GivenUp: it gets another master now. Nothing is sent there any more.
 	GivenUp bool
+
+	MasterZone string
+	Replicas   []Replica
 }
+
+// Replica is a node that may answer reads in its master's place.
+type Replica struct{ Addr, Zone string }
 
 // Table is a compiled topology.
 type Table struct {
@@ -56,6 +62,13 @@ func Build(t *topo.Topology) *Table {
 	for i := range t.Groups {
 		g := &t.Groups[i]
 		table.Groups[i] = Group{ID: g.ID, Master: g.Master()}
+		for _, n := range g.Nodes {
+			if n.Role == topo.Master {
+				table.Groups[i].MasterZone = n.Zone
+			} else {
+				table.Groups[i].Replicas = append(table.Groups[i].Replicas, Replica{n.Addr, n.Zone})
+			}
+		}
 		index[g.ID] = i
 	}
 	for _, run := range t.Slots {
@@ -139,18 +152,43 @@ func (t *Table) AllHeld(group int) bool {
 	return g.GivenUp || g.Held > 0 && g.Held == g.Slots
 }
 
-// mastersOf lists the masters that own, in t, the slots that holding holds.
-func (t *Table) mastersOf(holding *Table) []string {
+// Gained reports, for each group, whether what it has can not be compared with
+// what it had in the table run before: it owns a slot that it did not own, or
+// has another master.
+func (t *Table) Gained(before *Table) []bool {
+	gained := make([]bool, len(t.Groups))
+	was := make([]int, len(t.Groups)) // index in before
+	for i := range t.Groups {
+		was[i] = none
+		if before != nil {
+			was[i] = before.GroupByID(t.Groups[i].ID)
+		}
+		gained[i] = was[i] == none || before.Groups[was[i]].Master != t.Groups[i].Master
+	}
+	for s, e := range t.slots {
+		if owner := e.owner(); owner != none && !gained[owner] {
+			gained[owner] = s >= len(before.slots) || before.slots[s].owner() != was[owner]
+		}
+	}
+	return gained
+}
+
+// nodesOf lists the nodes, masters first, of the groups that own, in t, the
+// slots that holding holds.
+func (t *Table) nodesOf(holding *Table) []string {
 	seen := make([]bool, len(t.Groups))
-	var masters []string
+	var masters, others []string
 	for s, e := range t.slots {
 		owner := e.owner()
 		if owner != none && s < len(holding.slots) && holding.slots[s].held() && !seen[owner] {
 			seen[owner] = true
 			masters = append(masters, t.Groups[owner].Master)
+			for _, r := range t.Groups[owner].Replicas {
+				others = append(others, r.Addr)
+			}
 		}
 	}
-	return masters
+	return append(masters, others...)
 }
 
 // GivenUp is the master that is being replaced, "" if none is.
@@ -164,14 +202,14 @@ func (t *Table) GivenUp() string {
 }
 
 // DrainNodes lists the nodes that may still work on commands for the slots
-// that t holds: their owners in t and in the table run before, nil if none.
+// that t holds: of their owners in t and in the table run before, nil if none.
 func (t *Table) DrainNodes(before *Table) []string {
 	if t.HoldID == "" {
 		return nil
 	}
-	nodes := t.mastersOf(t)
+	nodes := t.nodesOf(t)
 	if before != nil {
-		nodes = append(nodes, before.mastersOf(t)...)
+		nodes = append(nodes, before.nodesOf(t)...)
 	}
 	return nodes
 }

@@ -7,6 +7,7 @@ import (
 	"shardis/coordinator/topo"
 	"shardis/proxy/command"
 	"shardis/proxy/internal/backend"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/resp"
 )
@@ -96,6 +97,7 @@ func (s *Session) block(cmd *command.Command, args [][]byte) bool {
 	}
 	r := e.newRequest(s, cmd)
 	r.how, r.slot, r.left = bySlot, slot, 1
+	r.willWrite(replicas.SlotSet(uint16(slot)))
 	s.enqueue(r)
 	b.request = r
 	s.blocked = b

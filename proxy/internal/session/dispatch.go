@@ -6,6 +6,8 @@ import (
 
 	"shardis/coordinator/topo"
 	"shardis/proxy/command"
+	"shardis/proxy/internal/backend"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/resp"
 )
@@ -205,13 +207,16 @@ func (s *Session) sendPlain(cmd *command.Command, group int, slot topo.Slot, arg
 	r.how, r.slot, r.left = bySlot, slot, 1
 	s.enqueue(r)
 	s.env.Stats.Slots[slot]++
-	s.queue(r, group, args, raw)
+	if s.reads != replicas.Master {
+		s.queueByMode(r, replicas.SlotSet(uint16(slot)), group, args, raw)
+		return
+	}
+	s.queue(r, s.lane.To(group), args, raw)
 }
 
-// queue hands a request of one part to the pipeline of a group. Commands that
-// came as arrays are passed on as they are.
-func (s *Session) queue(r *Request, group int, args [][]byte, raw []byte) {
-	p := s.lane.To(group)
+// queue hands a request of one part to a pipeline. Commands that came as arrays
+// are passed on as they are.
+func (s *Session) queue(r *Request, p *backend.Pipeline, args [][]byte, raw []byte) {
 	if raw[0] == '*' {
 		p.Add(raw, r, 0, r.cmd.ReadOnly())
 	} else {

@@ -32,6 +32,10 @@ type Config struct {
 	SubscriberTime time.Duration // default 60 s
 
 	Version string // of Redis, as told to clients in HELLO; default "7.0.15"
+
+	Zone           string        // of this proxy
+	MaxLag         time.Duration // how old an answer of a replica may be; default 5 s
+	ReadYourWrites time.Duration // for so long after its write a client reads a slot from the master; 0: no guard
 }
 
 // WithDefaults fills what is zero.
@@ -45,13 +49,14 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.SubscriberSoft, 8<<20)
 	setDefault(&c.SubscriberTime, 60*time.Second)
 	setDefault(&c.Version, "7.0.15")
+	setDefault(&c.MaxLag, 5*time.Second)
 	return c
 }
 
 // Check says what is wrong with the values.
 func (c Config) Check() error {
 	c = c.WithDefaults()
-	if c.HoldTimeout < 0 || c.MaxInflight < 1 || c.OutputSoft < 0 {
+	if c.HoldTimeout < 0 || c.MaxInflight < 1 || c.OutputSoft < 0 || c.MaxLag < 0 || c.ReadYourWrites < 0 {
 		return errors.New("session: a limit is negative")
 	}
 	if c.SubscriberSoft < 0 || c.SubscriberTime < 0 || c.SubscriberHard < c.SubscriberSoft {
@@ -91,6 +96,7 @@ type Env struct {
 	held     []*Session // wait for the next table
 	parked   []parked   // requests that were given back while their slot is held
 	blocked  map[*blocking]struct{}
+	readers  readers
 	free     *Request
 
 	scratch []byte           // for replies that have to wait
@@ -154,6 +160,7 @@ func (e *Env) Apply(t *router.Table) {
 		e.Stats.Slots = append(e.Stats.Slots, make([]uint64, t.Slots()-len(e.Stats.Slots))...)
 	}
 	e.split.grow(len(t.Groups))
+	e.readers.apply(e, t, before)
 	waited := e.parked
 	e.parked = nil
 	for _, p := range waited {

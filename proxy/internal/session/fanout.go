@@ -2,6 +2,7 @@ package session
 
 import (
 	"shardis/proxy/command"
+	"shardis/proxy/internal/replicas"
 )
 
 // A fan-out asks several groups and makes one reply of theirs. A handler (see
@@ -22,6 +23,7 @@ import (
 func (s *Session) ask(cmd *command.Command, merge func(r *Request, dst []byte) []byte) *Request {
 	r := s.env.newRequest(s, cmd)
 	r.how, r.merge = byGroup, merge
+	r.willWrite(replicas.AllSlots)
 	s.enqueue(r)
 	return r
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"shardis/proxy/internal/router"
@@ -22,6 +23,8 @@ type Local struct {
 	// Aside runs work somewhere else, then done in this loop; nil: passwords are
 	// hashed in the loop.
 	Aside func(work, done func())
+
+	ReadsWanted *atomic.Bool // of the proxy: some client may read from replicas; nil: none ever does
 
 	scans scanLog
 	info  infoCache

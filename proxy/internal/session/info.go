@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardis/proxy/command"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/internal/stats"
 )
@@ -30,6 +31,15 @@ type infoSource struct {
 	table   *router.Table   // nil before the first
 	nodes   nodeInfo
 	version string // of Redis
+
+	replicas []replicaInfo // that were checked
+}
+
+// replicaInfo is what INFO tells of a replica.
+type replicaInfo struct {
+	group, addr string
+	state       replicas.State
+	lag         time.Duration
 }
 
 // rates are per second, over about the last second.
@@ -292,6 +302,11 @@ func infoShardis(w *infoWriter, s *infoSource) {
 	w.put("topology_hold", s.table.HoldID)
 	for _, g := range s.table.Groups {
 		w.put("group_"+g.ID, fmt.Sprintf("master=%s,slots=%d", g.Master, g.Slots))
+	}
+	w.put("replica_reads", s.total.ReplicaReads)
+	w.put("replica_retries", s.total.ReplicaRetries)
+	for i, r := range s.replicas {
+		w.put(fmt.Sprint("replica", i), fmt.Sprintf("group=%s,addr=%s,reads=%s,lag=%.3f", r.group, r.addr, r.state, r.lag.Seconds()))
 	}
 }
 

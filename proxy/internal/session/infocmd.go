@@ -121,7 +121,7 @@ func (e *Env) infoSource(total *stats.Snapshot, recent rates) *infoSource {
 	now := time.Now()
 	return &infoSource{
 		host: e.Local.Host, now: now, total: total, recent: recent,
-		table: e.Table, nodes: e.Local.info.nodes, version: e.version(),
+		table: e.Table, nodes: e.Local.info.nodes, version: e.version(), replicas: e.replicaInfos(),
 	}
 }
 

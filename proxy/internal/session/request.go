@@ -6,6 +6,7 @@ import (
 	"shardis/coordinator/topo"
 	"shardis/proxy/command"
 	"shardis/proxy/internal/backend"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/resp"
@@ -23,6 +24,7 @@ const (
 	errTimedOut   = "ERR the master did not answer in time; the command may or may not have been applied"
 	errGarbled    = "ERR the master sent an invalid reply; the command may or may not have been applied"
 	errGroupGone  = "TRYAGAIN the group left the cluster"
+	errNoReplica  = "CLUSTERDOWN no replica of this slot may answer reads now"
 )
 
 func causeText(c backend.Cause) string {
@@ -55,6 +57,9 @@ type Request struct {
 	slot   topo.Slot // for bySlot
 	silent bool      // CLIENT REPLY: no reply wanted
 	failed bool      // some part's reply is an error
+
+	reads  replicas.Mode  // how it was sent to a replica; Master: it was not
+	writes replicas.Slots // what it writes, of a client that may read from replicas
 
 	left  int      // parts without a reply
 	buf   []byte   // replies of the parts, in the order they came
@@ -161,6 +166,9 @@ func (r *Request) count(failed bool) {
 	if failed {
 		st.Errors++
 	}
+	if r.writes != 0 {
+		r.wrote()
+	}
 	cmd := r.cmd
 	if cmd == nil {
 		return
@@ -188,6 +196,9 @@ func (r *Request) Fail(part int, cause backend.Cause) {
 		// Nothing to be unsure about.
 		text, _, _ = strings.Cut(text, "; ")
 	}
+	if r.reads == replicas.Only {
+		text = errNoReplica
+	}
 	r.fail(part, text)
 }
 
@@ -211,6 +222,10 @@ func (r *Request) Resend(part int, command []byte, again backend.Again) {
 	case router.OK:
 		if r.skip > 0 {
 			r.lane.To(group).AddBlockAgain(command, r, r.skip, again)
+			break
+		}
+		if r.reads != replicas.Master {
+			r.readAgain(group, part, command, again)
 			break
 		}
 		r.lane.To(group).AddAgain(command, r, part, again)

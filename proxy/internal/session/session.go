@@ -27,6 +27,7 @@ package session
 
 import (
 	"shardis/proxy/internal/backend"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/resp"
 	"shardis/proxy/rights"
@@ -91,6 +92,10 @@ type Session struct {
 	proto uint8
 	pause pause
 	mute  mute
+	reads replicas.Mode // where its reads go
+	home  replicas.Mode // the same, as its listener says
+
+	writes *replicas.Writes // nil until it wrote with reads elsewhere
 
 	user     *rights.User
 	rights   *rights.Rights // what to check commands by, nil: everything is allowed
@@ -125,6 +130,7 @@ func New(env *Env, id int64, handle int32, addr, laddr string) *Session {
 // reset makes a session as it was when the client connected.
 func (s *Session) reset() {
 	s.proto, s.db, s.mute, s.Name = 2, 0, speak, ""
+	s.reads = s.home
 	s.unsubscribeAll()
 	s.tx = nil
 	s.setLane()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"shardis/proxy/command"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/resp"
 )
@@ -83,17 +84,21 @@ func (s *Session) split(cmd *command.Command, args [][]byte, raw []byte) bool {
 		}
 		x.add(group, size)
 	}
+	var slots replicas.Slots
 	for i := 1; i < len(args); i += cmd.Step {
-		s.env.Stats.Slots[t.Slot(args[i])]++
+		slot := t.Slot(args[i])
+		s.env.Stats.Slots[slot]++
+		slots |= replicas.SlotSet(uint16(slot))
 	}
 	r := s.env.newRequest(s, cmd)
 	r.how = byKeys
 	if len(x.groups) == 1 {
 		r.left = 1
 		s.enqueue(r)
-		s.queue(r, x.groups[0], args, raw)
+		s.queueByMode(r, slots, x.groups[0], args, raw)
 		return true
 	}
+	r.reads = s.readMode(r, slots)
 	r.merge = merges[cmd.Merge]
 	r.order = append(r.order, x.parts...)
 	r.left = len(x.groups)
@@ -112,7 +117,11 @@ func (s *Session) sendPart(r *Request, x *splitter, i int, args [][]byte) {
 		keys++
 	}
 	r.parts = append(r.parts, part{group: s.env.Table.Groups[group].ID, keys: keys})
-	p := s.lane.To(group)
+	p, movable := r.target(group)
+	if p == nil {
+		r.fail(i, errNoReplica)
+		return
+	}
 	b := p.Begin(x.bytes[i] + len(args[0]) + 32)
 	b = resp.AppendArray(b, 1+keys*step)
 	b = resp.AppendBulk(b, args[0])
@@ -122,6 +131,9 @@ func (s *Session) sendPart(r *Request, x *splitter, i int, args [][]byte) {
 		}
 	}
 	p.End(b, r, i, r.cmd.ReadOnly())
+	if movable {
+		p.Movable()
+	}
 	s.env.Stats.BackendRequests++
 	if p.Full() {
 		s.pause |= pausePipeline

@@ -6,6 +6,7 @@ import (
 
 	"shardis/coordinator/topo"
 	"shardis/proxy/command"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/resp"
 )
@@ -196,6 +197,7 @@ func (s *Session) exec(cmd *command.Command, _ [][]byte) bool {
 	s.tx = nil
 	r := s.env.newRequest(s, cmd)
 	r.how, r.slot, r.left, r.skip = bySlot, t.slot, 1, uint16(t.count+1)
+	r.willWrite(replicas.SlotSet(uint16(t.slot)))
 	s.enqueue(r)
 	st := s.env.Stats
 	st.Slots[t.slot] += uint64(t.count)

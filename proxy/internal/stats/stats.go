@@ -67,6 +67,8 @@ type Snapshot struct {
 	BackendFaults                   uint64 // replies that did not frame or were not asked for
 	BackendTimeouts                 uint64
 	Retried                         uint64 // requests sent a second time
+	ReplicaReads                    uint64 // requests sent to replicas
+	ReplicaRetries                  uint64 // … that a replica failed to answer, sent to its master
 	Held                            uint64 // commands that waited for a hold
 	Subscriptions                   int64  // of clients now: channels, patterns and shard channels
 	Messages                        uint64 // given to subscribers
@@ -108,6 +110,8 @@ func (s *Snapshot) Add(o *Snapshot) {
 	s.BackendFaults += o.BackendFaults
 	s.BackendTimeouts += o.BackendTimeouts
 	s.Retried += o.Retried
+	s.ReplicaReads += o.ReplicaReads
+	s.ReplicaRetries += o.ReplicaRetries
 	s.Held += o.Held
 	s.Subscriptions += o.Subscriptions
 	s.Messages += o.Messages
