@@ -29,6 +29,7 @@ type Config struct {
 	Password     string `mapstructure:"password"`
 	PasswordFile string `mapstructure:"password_file"`
 	AllowOpen    bool   `mapstructure:"allow_open"`
+	RequireUser  bool   `mapstructure:"require_user"`
 
 	Reads    ReadConfig    `mapstructure:"reads"`
 	Etcd     store.Access  `mapstructure:"etcd"`
@@ -207,11 +208,14 @@ func (c *Config) validateSecrets() error {
 	if c.Password != "" && c.PasswordFile != "" {
 		problems = append(problems, errors.New("password_file: password is set too: keep one of the two"))
 	}
-	if c.Password == "" && c.PasswordFile == "" && !c.AllowOpen {
+	if c.RequireUser && c.AllowOpen {
+		problems = append(problems, errors.New("require_user: allow_open is set too: keep one of the two"))
+	}
+	if c.Password == "" && c.PasswordFile == "" && !c.AllowOpen && !c.RequireUser {
 		for _, addr := range slices.Concat(c.Listen, c.Reads.Listen) {
 			if checkListen(addr) == nil && !isLoopback(addr) {
 				problems = append(problems, fmt.Errorf("listen: %s can be reached from other machines and no client password is set: "+
-					"set password_file (or password), or listen on 127.0.0.1 only, or set allow_open: true if everybody who can connect may read and write", addr))
+					"set password_file (or password), or require_user if clients log in as users made with `shardis user`, or listen on 127.0.0.1 only, or set allow_open: true if everybody who can connect may read and write", addr))
 			}
 		}
 	}

@@ -40,9 +40,13 @@ advertise: {{str .Advertise}}
 # Event loops, each with a thread. 0: one for each CPU that the process may use.
 loops: {{.Loops}}
 
-# Password that clients must give (AUTH, HELLO … AUTH). Better in a file that only this user can read.
+# Password that clients must give (AUTH, HELLO … AUTH). Better in a file that only this user can read. It is that of user
+# "default", who may do everything. A user "default" made with "shardis user" takes its place.
 password: {{str .Password}}
 password_file: {{str .PasswordFile}}
+
+# Without a password: clients must log in as a user made with "shardis user"; until there is one nobody can.
+require_user: {{.RequireUser}}
 
 # Listen beyond loopback without a client password: everybody who can connect may read and write.
 allow_open: {{.AllowOpen}}

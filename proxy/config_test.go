@@ -80,6 +80,8 @@ func TestConfigValidate(t *testing.T) {
 		{"open and told so", func(c *Config) { c.Listen, c.AllowOpen = []string{"0.0.0.0:6379"}, true }, nil},
 		{"password beyond loopback", func(c *Config) { c.Listen, c.PasswordFile = []string{"0.0.0.0:6379"}, "/run/p" }, nil},
 		{"two passwords", func(c *Config) { c.Password, c.PasswordFile = "x", "y" }, []string{"password_file:", "one of the two"}},
+		{"users beyond loopback", func(c *Config) { c.Listen, c.RequireUser = []string{"0.0.0.0:6379"}, true }, nil},
+		{"users and open", func(c *Config) { c.RequireUser, c.AllowOpen = true, true }, []string{"require_user:", "one of the two"}},
 		{"advertise without port", func(c *Config) { c.Advertise = "10.0.0.1" }, []string{"advertise:"}},
 		{"admin address", func(c *Config) { c.Admin.Listen = "here" }, []string{"admin.listen:"}},
 		{"half a certificate", func(c *Config) { c.Etcd.CertFile = "c.pem" }, []string{"etcd.cert_file:", "etcd.key_file"}},

@@ -12,6 +12,7 @@ import (
 	"shardis/proxy/internal/router"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/report"
+	"shardis/proxy/rights"
 )
 
 // engine is what the server needs of the event loops. The tests of the
@@ -32,6 +33,8 @@ type engine interface {
 	Changed() <-chan struct{}
 	// SetCredentials is what new connections to nodes log in with.
 	SetCredentials(user, password string)
+	// SetUsers is who clients may log in as, soon, on all loops.
+	SetUsers(book *rights.Book)
 	Drain(ctx context.Context) error
 	Tick() bool // every loop answers
 	Stats() stats.Snapshot
@@ -60,7 +63,7 @@ func (l *loops) Apply(t *topo.Topology) {
 }
 
 // newEngine makes the event loops from the configuration.
-func newEngine(cfg Config, password string, id identity, log *slog.Logger) (engine, error) {
+func newEngine(cfg Config, users *rights.Book, id identity, log *slog.Logger) (engine, error) {
 	var c loop.Config
 	c.Listen, c.Loops = cfg.Listen, cfg.Loops
 	c.MaxClients, c.IdleTimeout, c.KeepAlive = cfg.Limits.MaxClients, cfg.Timeouts.Idle, orOff(cfg.Timeouts.KeepAlive)
@@ -72,7 +75,7 @@ func newEngine(cfg Config, password string, id identity, log *slog.Logger) (engi
 	c.Session.Zone, c.Session.MaxLag, c.Session.ReadYourWrites = cfg.Zone, cfg.Reads.MaxLag, cfg.Reads.ReadYourWrites
 
 	c.Host.ID, c.Host.Version, c.Host.Started = id.ID, cfg.Version, time.Now()
-	c.Session.Password = password
+	c.Session.Users = users
 	c.Session.Limits.MaxBulk, c.Session.Limits.MaxArgs = int(cfg.Limits.MaxBulkBytes), cfg.Limits.MaxArguments
 	c.Session.HoldTimeout, c.Session.MaxInflight = cfg.Timeouts.Hold, cfg.Limits.MaxPipeline
 	c.Session.MaxBlocked = cfg.Limits.MaxBlocked

@@ -21,6 +21,7 @@ import (
 	"shardis/coordinator/topo"
 	"shardis/proxy/internal/stats"
 	"shardis/proxy/report"
+	"shardis/proxy/rights"
 )
 
 const patience = 15 * time.Second // a wait in these tests that takes longer has failed
@@ -199,8 +200,8 @@ func startProxy(t *testing.T, cfg Config) (*proc, error) {
 	}
 	p := &proc{ended: make(chan error, 1)}
 	s.idWait = 300 * time.Millisecond
-	s.newEngine = func(_ Config, _ string, id identity, _ *slog.Logger) (engine, error) {
-		p.engine = &fakeEngine{changed: make(chan struct{}, 1), user: id.user(), password: id.Password, loops: make(chan struct{})}
+	s.newEngine = func(_ Config, users *rights.Book, id identity, _ *slog.Logger) (engine, error) {
+		p.engine = &fakeEngine{users: users, changed: make(chan struct{}, 1), user: id.user(), password: id.Password, loops: make(chan struct{})}
 		return p.engine, nil
 	}
 	up := make(chan *running, 1)
@@ -253,6 +254,7 @@ type fakeEngine struct {
 	slowDrain      bool             // wait for drain()
 	drained        string
 	user, password string
+	users          *rights.Book
 	backends       []report.Backend
 	drainCalls     int
 	hang           bool // loops do not answer
@@ -326,6 +328,19 @@ func (e *fakeEngine) Drained() string {
 }
 
 func (e *fakeEngine) Changed() <-chan struct{} { return e.changed }
+
+func (e *fakeEngine) SetUsers(book *rights.Book) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.users = book
+}
+
+// clientUser looks a client user up in the book in force.
+func (e *fakeEngine) clientUser(name string) *rights.User {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.users.User(name)
+}
 
 func (e *fakeEngine) SetCredentials(user, password string) {
 	e.mu.Lock()

@@ -19,7 +19,7 @@ type collector struct {
 	*control
 	info, state                                 *prometheus.Desc
 	clients, maxClients, connections, ended     *prometheus.Desc
-	commands, latency, held, local              *prometheus.Desc
+	commands, latency, held, local, denied      *prometheus.Desc
 	subscriptions, messages                     *prometheus.Desc
 	received, sent                              *prometheus.Desc
 	epoch, updated, age, heldSlots              *prometheus.Desc
@@ -47,6 +47,7 @@ func newCollector(c *control) *collector {
 		commands: desc("proxy_commands_total", "Commands answered.", "command", "status"),
 		latency:  desc("proxy_command_duration_seconds", "Time from a command's last byte read to its reply queued.", "command_class"),
 		held:     desc("proxy_held_commands_total", "Commands that waited for a hand-over."),
+		denied:   desc("proxy_denied_commands_total", "Commands and logins that users' rights did not allow."),
 		local:    desc("proxy_local_commands_total", "Commands answered by the proxy itself."),
 
 		subscriptions: desc("proxy_subscriptions", "Subscriptions of clients now: channels, patterns and shard channels."),
@@ -81,7 +82,7 @@ func newCollector(c *control) *collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.info, c.state, c.clients, c.maxClients, c.connections, c.ended, c.commands, c.latency, c.held, c.local,
+		c.info, c.state, c.clients, c.maxClients, c.connections, c.ended, c.commands, c.latency, c.held, c.local, c.denied,
 		c.subscriptions, c.messages,
 		c.received, c.sent, c.epoch, c.updated, c.age, c.heldSlots, c.connects, c.losses, c.faults, c.timeouts, c.retries,
 		c.up, c.backendConns, c.inflight, c.requests, c.replicaReads, c.replicaRetries, c.replicaState, c.replicaLag,
@@ -121,6 +122,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	counter(c.held, s.Held)
 	counter(c.local, s.Local)
+	counter(c.denied, s.Denied)
 	gauge(c.subscriptions, float64(s.Subscriptions))
 	counter(c.messages, s.Messages)
 	counter(c.received, s.BytesIn, "client")

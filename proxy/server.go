@@ -14,6 +14,7 @@ import (
 
 	"shardis/coordinator/store"
 	"shardis/coordinator/topo"
+	"shardis/proxy/rights"
 )
 
 // Server is one proxy.
@@ -21,7 +22,7 @@ type Server struct {
 	cfg Config
 	log *slog.Logger
 
-	newEngine func(cfg Config, password string, id identity, log *slog.Logger) (engine, error)
+	newEngine func(cfg Config, users *rights.Book, id identity, log *slog.Logger) (engine, error)
 	started   func(*running) // tests look in when everything runs
 
 	idWait time.Duration
@@ -31,6 +32,7 @@ type Server struct {
 type running struct {
 	*control
 	admin *admin
+	users *roster
 }
 
 // New checks the configuration. It does no I/O: Run does.
@@ -67,10 +69,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	engine, err := s.newEngine(s.cfg, password, id, s.log)
-	if err != nil {
-		return err
-	}
 	st, err := s.openStore()
 	if err != nil {
 		return err
@@ -83,6 +81,16 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	users := newRoster(&s.cfg, password, s.log, folder, st)
+	book, err := users.recall(ctx)
+	if err != nil {
+		return err
+	}
+	engine, err := s.newEngine(s.cfg, book, id, s.log)
+	if err != nil {
+		return err
+	}
+	users.engine = engine
 	c := &control{
 		cfg: &s.cfg, log: s.log, folder: folder, engine: engine, store: st,
 		startedAt: time.Now().UTC().Round(0), wake: make(chan struct{}, 1), id: id,
@@ -97,7 +105,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	c.addr = reachable(s.cfg.Advertise, engine.Addrs()[0])
 	c.admin = reachable(s.cfg.Admin.Advertise, admin.addr())
-	return s.serve(ctx, &running{c, admin}, cached)
+	return s.serve(ctx, &running{c, admin, users}, cached)
 }
 
 // spareFiles are for what is no client: connections to nodes and etcd, the
@@ -146,6 +154,7 @@ func (s *Server) serve(ctx context.Context, r *running, cached *topo.Topology) e
 	r.load(cached)
 	start(&parts, func() error { return r.admin.run(life) })
 	start(&parts, func() error { r.follow(life); return nil })
+	start(&parts, func() error { r.users.follow(life); return nil })
 	start(&parts, func() error { return (&registrar{control: r.control, wait: s.idWait}).run(life) })
 	start(&parts, func() error { r.inspect(life); return nil })
 	s.log.Info("listening", "client", r.addr, "admin", "http://"+r.control.admin, "id", r.identity().ID)

@@ -6,6 +6,7 @@ package proxy
 //	identity.json  id, incarnation, the password for the nodes, whether this
 //	               incarnation was ever admitted
 //	topology.json  the newest topology seen: served while etcd is away
+//	users.json     the newest client users seen, for the same case
 //
 // Files are replaced atomically and synced, folder included, before anything
 // is said that relies on them: after a restart the proxy can not fall back
