@@ -80,7 +80,7 @@ limits:
   max_arguments: {{.Limits.MaxArguments}}
   # Commands of one client under way; past it the client is read again once replies went out.
   max_pipeline: {{.Limits.MaxPipeline}}
-  # Clients waiting in blocking commands (BLPOP and the like): each has a connection to a node of its own.
+  # Clients that wait in blocking commands (BLPOP and the like) or watch keys: each has a connection to a node of its own.
   max_blocked: {{.Limits.MaxBlocked}}
   # Replies waiting for one client: past soft it is not read; past hard, the largest one left out, it is closed.
   output_soft_bytes: {{.Limits.OutputSoftBytes}}

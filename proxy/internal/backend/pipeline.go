@@ -127,8 +127,9 @@ type Pipeline struct {
 	feed     Feed     // of a pipeline for subscriptions, see feed.go
 
 	// See private.go.
-	private, lent, spent, closed bool
-	returned                     int64 // when it was given back
+	private, patient, lent, spent, closed bool
+	returned                              int64  // when it was given back
+	losses                                uint32 // connections that ended
 }
 
 // Waiter is told when a full pipeline has room again.
@@ -364,6 +365,7 @@ func (p *Pipeline) Lost(err error) {
 		cause = Garbled
 		p.pool.stats.BackendFaults++
 	}
+	p.losses++
 	wasReady := p.state == ready
 	p.pool.lost(p)
 	p.reason = err
@@ -513,13 +515,10 @@ func (p *Pipeline) tick() time.Duration {
 		return 10 * time.Millisecond
 	case ready:
 		limit := p.pool.cfg.CommandTimeout
-		if p.private {
-			return 0
-		}
 		if p.ring.len() == 0 {
 			return p.probe()
 		}
-		if limit <= 0 {
+		if limit <= 0 || p.patient {
 			return 0
 		}
 		if now-p.ring.first().at > int64(limit) {
@@ -546,7 +545,7 @@ func (nobody) Fail(int, Cause)           {}
 // noticed by the requests that wait: see Silent in View.
 func (p *Pipeline) probe() time.Duration {
 	every := int64(p.pool.cfg.Probe)
-	if every < 0 || p.feed != nil || !p.pool.wants(p.node) {
+	if every < 0 || p.feed != nil || p.private || !p.pool.wants(p.node) {
 		return 0
 	}
 	quiet := p.pool.now - max(p.heard, p.since)

@@ -133,6 +133,12 @@ func (o *Pool) Lane(proto, db int) *Lane {
 	return l
 }
 
+// Proto is the lane's protocol version, 2 or 3.
+func (l *Lane) Proto() int { return l.proto }
+
+// Database is the lane's database.
+func (l *Lane) Database() int { return l.db }
+
 // To returns the pipeline to the master of a group of the table in force.
 func (l *Lane) To(group int) *Pipeline {
 	if p := l.pipelines[group]; p != nil {

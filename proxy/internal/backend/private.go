@@ -10,23 +10,25 @@ import (
 // A private pipeline carries one client's commands alone: one that may block
 // would keep everybody behind it waiting. It is lent, and given back when its
 // last reply has come; then the next client may have it. It takes part in holds,
-// re-routing and debts like a shared one, but has no command timeout.
+// re-routing and debts like a shared one. For a command that may block it has no
+// command timeout.
 
 const (
 	idlePrivates   = 64          // of one loop, kept open for the next client
 	idlePrivateFor = int64(60e9) // how long
 )
 
-// Private lends a pipeline to the master of a group.
-func (l *Lane) Private(group int) *Pipeline {
+// Private lends a pipeline to the master of a group. A patient one waits for a
+// reply without limit.
+func (l *Lane) Private(group int, patient bool) *Pipeline {
 	o, node := l.pool, l.pool.masters[group]
 	for _, p := range o.privates {
 		if !p.lent && !p.spent && p.node == node && p.proto == l.proto && p.db == l.db && p.state == ready {
-			p.lent = true
+			p.lent, p.patient = true, patient
 			return p
 		}
 	}
-	p := &Pipeline{node: node, proto: l.proto, db: l.db, pool: o, Handle: -1, private: true, lent: true}
+	p := &Pipeline{node: node, proto: l.proto, db: l.db, pool: o, Handle: -1, private: true, lent: true, patient: patient}
 	o.privates = append(o.privates, p)
 	return p
 }
@@ -102,3 +104,7 @@ func (o *Pool) tickPrivates() {
 
 // ConnID is the connection's CLIENT ID on the node, 0 while it has none.
 func (p *Pipeline) ConnID() int64 { return p.id }
+
+// Losses counts the connections that ended or could not be made. State of a
+// connection is there as long as the number stays the same.
+func (p *Pipeline) Losses() uint32 { return p.losses }

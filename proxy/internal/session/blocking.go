@@ -86,8 +86,8 @@ func (s *Session) block(cmd *command.Command, args [][]byte) bool {
 		return false
 	}
 	e := s.env
-	if len(e.blocked) >= e.Config.MaxBlocked {
-		s.refuse(cmd, resp.AppendError(s.buffer(), "ERR too many clients wait in blocking commands already"))
+	if !e.mayHavePrivate() {
+		s.refuse(cmd, resp.AppendError(s.buffer(), errPrivates))
 		return true
 	}
 	b := &blocking{session: s, cmd: cmd, slot: slot, args: make([][]byte, len(args))}
@@ -134,7 +134,7 @@ func (s *Session) blockTime(cmd *command.Command, args [][]byte) (at int, until 
 // send puts the command on a pipeline to the group's master.
 func (b *blocking) send(group int) {
 	b.state, b.told = blockWaits, false
-	b.pipeline = b.request.lane.Private(group)
+	b.pipeline = b.request.lane.Private(group, true)
 	b.pipeline.Add(resp.AppendCommand(nil, b.args), b, 0, false)
 	b.session.env.Stats.BackendRequests++
 }

@@ -97,7 +97,8 @@ func (s *Session) run(args [][]byte, raw []byte) bool {
 
 // countLocal counts a command that has no request to do so.
 func (s *Session) countLocal(cmd *command.Command) {
-	if cmd.Class == command.ClassFanOut || cmd.Class == command.ClassScan || cmd.Class == command.ClassPubSub {
+	switch cmd.Class {
+	case command.ClassFanOut, command.ClassScan, command.ClassPubSub, command.ClassTransaction:
 		return
 	}
 	s.countOwn(cmd)

@@ -22,7 +22,7 @@ type Config struct {
 
 	HoldTimeout time.Duration // how long a command waits for a hand-over; default 10 s
 	MaxInflight int           // commands of one client without a reply from where on it is not read; default 1024
-	MaxBlocked  int           // clients in blocking commands, of one loop; default 5000
+	MaxBlocked  int           // clients in blocking commands or with watched keys, of one loop; default 5000
 	OutputSoft  int           // bytes of replies waiting for one client from where on it is not read; default 1 MiB
 	OutputHard  int           // … beside the largest one, from where on it is disconnected; default 256 MiB
 
@@ -97,6 +97,7 @@ type Env struct {
 	parked   []parked   // requests that were given back while their slot is held
 	blocked  map[*blocking]struct{}
 	readers  readers
+	watches  map[*watching]struct{} // those with a pipeline
 	free     *Request
 
 	scratch []byte           // for replies that have to wait
@@ -124,7 +125,7 @@ func NewEnv(cfg Config, pool *backend.Pool, st *stats.Loop, buffers *resp.Buffer
 	}
 	return &Env{
 		Config: cfg.WithDefaults(), Pool: pool, Stats: st, Buffers: buffers,
-		users: users, sessions: map[int64]*Session{}, blocked: map[*blocking]struct{}{},
+		users: users, sessions: map[int64]*Session{}, blocked: map[*blocking]struct{}{}, watches: map[*watching]struct{}{},
 	}
 }
 
@@ -177,6 +178,7 @@ func (e *Env) Apply(t *router.Table) {
 	e.Pool.Apply(masters, t.DrainNodes(before))
 	e.Local.hub.env = e
 	e.Local.hub.apply()
+	e.applyWatches()
 	e.applyBlocked()
 	for _, p := range waited {
 		p.request.Resend(p.part, p.command, p.again)

@@ -22,7 +22,7 @@
 //
 // To add a command that the proxy answers itself, see local.go; to add one that
 // asks several groups, see fanout.go. A blocking command takes a private
-// pipeline (blocking.go), WATCH will. Messages of subscriptions (hub.go) go to out between replies.
+// pipeline (blocking.go), and so does WATCH (watch.go). Messages of subscriptions (hub.go) go to out between replies.
 package session
 
 import (
@@ -86,6 +86,8 @@ type Session struct {
 	subs *subscriptions // nil without any
 	tx   *transaction   // nil outside of MULTI
 
+	watch *watching // nil while nothing is watched
+
 	blocked *blocking // the command it waits in
 
 	db    uint16
@@ -133,6 +135,7 @@ func (s *Session) reset() {
 	s.reads = s.home
 	s.unsubscribeAll()
 	s.tx = nil
+	s.unwatch()
 	s.setLane()
 	s.setUser(s.env.users.Default)
 	s.setLoggedIn(s.user.Open())
@@ -283,6 +286,7 @@ func (s *Session) Detach(why stats.Reason) {
 	if s.blocked != nil {
 		s.blocked.abandon()
 	}
+	s.unwatch()
 	if s.pause&pauseClosing != 0 {
 		why = s.Reason
 	}

@@ -42,6 +42,8 @@ var transactionHandlers = map[string]handler{
 	"multi":   (*Session).multi,
 	"exec":    (*Session).exec,
 	"discard": (*Session).discard,
+	"watch":   (*Session).watchKeys,
+	"unwatch": (*Session).unwatchKeys,
 }
 
 // transaction is what was queued since MULTI.
@@ -68,23 +70,27 @@ func ownInMulti(cmd *command.Command) bool {
 	return false
 }
 
-func (s *Session) multi(*command.Command, [][]byte) bool {
+func (s *Session) multi(cmd *command.Command, _ [][]byte) bool {
 	if s.tx != nil {
-		s.replyError(errNested)
+		s.answerOwn(cmd, errNested)
 		return true
 	}
 	s.tx = &transaction{block: append([]byte(nil), multiCommand...)}
-	s.replyOK()
+	if s.watch != nil {
+		s.tx.slot, s.tx.bound = s.watch.slot, true
+	}
+	s.answerOwn(cmd, "")
 	return true
 }
 
-func (s *Session) discard(*command.Command, [][]byte) bool {
+func (s *Session) discard(cmd *command.Command, _ [][]byte) bool {
 	if s.tx == nil {
-		s.replyError(errDiscardWhat)
+		s.answerOwn(cmd, errDiscardWhat)
 		return true
 	}
 	s.tx = nil
-	s.replyOK()
+	s.unwatch()
+	s.answerOwn(cmd, "")
 	return true
 }
 
@@ -128,7 +134,7 @@ func (s *Session) fitTransaction(cmd *command.Command, args [][]byte) (problem s
 		return string(bytes.TrimSpace(command.AppendErrRefused(nil, cmd)[1:]))
 	default:
 		switch cmd.Name {
-		case "ping", "echo", "time":
+		case "ping", "echo", "time", "unwatch":
 		default:
 			return "ERR command '" + string(bytes.ReplaceAll([]byte(cmd.Name), []byte("|"), []byte(" "))) + "' is not allowed inside a transaction through the proxy"
 		}
@@ -170,14 +176,18 @@ func (s *Session) exec(cmd *command.Command, _ [][]byte) bool {
 	t := s.tx
 	switch {
 	case t == nil:
-		s.replyError(errExecWithout)
+		s.answerOwn(cmd, errExecWithout)
 		return true
 	case t.failed:
 		s.tx = nil
-		s.replyError(errExecAbort)
+		s.unwatch()
+		s.answerOwn(cmd, errExecAbort)
 		return true
+	case s.watch != nil:
+		return s.execWatched(cmd)
 	case t.count == 0:
 		s.tx = nil
+		s.countOwn(cmd)
 		s.reply(resp.AppendArray(s.buffer(), 0))
 		return true
 	case s.env.Table == nil:
@@ -217,6 +227,7 @@ func (s *Session) noExec(cmd *command.Command, refusal router.Refusal) bool {
 		return false
 	}
 	s.tx = nil
+	s.unwatch()
 	if s.env.Table == nil {
 		return s.noTable(cmd)
 	}
