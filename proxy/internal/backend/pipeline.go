@@ -127,9 +127,13 @@ type Pipeline struct {
 	feed     Feed     // of a pipeline for subscriptions, see feed.go
 
 	// See private.go.
-	private, patient, lent, spent, closed bool
-	returned                              int64  // when it was given back
-	losses                                uint32 // connections that ended
+	private   bool
+	patient   bool   // waits for a reply for ever
+	lent      bool   // a client has it
+	spent     bool   // nobody may have it any more
+	closed    bool   // it is on no list
+	idleSince int64  // when it was given back
+	losses    uint32 // connections that ended, or were not made
 }
 
 // Waiter is told when a full pipeline has room again.
@@ -367,7 +371,7 @@ func (p *Pipeline) Lost(err error) {
 	}
 	p.losses++
 	wasReady := p.state == ready
-	p.pool.lost(p)
+	debt, owed := p.pool.lost(p)
 	p.reason = err
 	p.id = 0
 	p.framer, p.hello = resp.ReplyFramer{}, greeter{}
@@ -383,8 +387,8 @@ func (p *Pipeline) Lost(err error) {
 	if p.feed != nil {
 		p.feed.Lost()
 	}
-	if p.private {
-		p.pool.collect(p.node)
+	if p.private && owed {
+		p.pool.collect(p.node, debt)
 	}
 	if p.state == idle && !p.closed && (p.ring.len() > 0 || !p.private && (p.pool.owes(p.node) || p.feed == nil && p.pool.wants(p.node))) {
 		p.wake() // without requests, too: the next need not wait, and whether it can be reached is asked for

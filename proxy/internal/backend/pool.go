@@ -79,7 +79,8 @@ type Pool struct {
 
 	pipelines []*Pipeline
 	feeds     []*Pipeline
-	privates  []*Pipeline
+	privates  []*Pipeline // lent, or …
+	returned  []*Pipeline // … given back, the oldest first
 	lanes     []*Lane
 	masters   []string   // by group index of the table in force
 	replicas  [][]string // by group index of the table in force
@@ -360,14 +361,17 @@ func (o *Pool) Close() {
 	for _, p := range slices.Concat(o.pipelines, o.feeds, o.privates) {
 		o.dialer.Hangup(p)
 	}
-	o.pipelines, o.feeds, o.privates, o.lanes = nil, nil, nil, nil
+	o.pipelines, o.feeds, o.privates, o.returned, o.lanes = nil, nil, nil, nil, nil
 }
 
 // lost notes a debt when requests of p are inflight.
-func (o *Pool) lost(p *Pipeline) {
-	if p.feed == nil && p.state == ready && p.sent > p.head && o.wants(p.node) {
-		o.debts[p.node] = append(o.debts[p.node], debt{p.id, p.user})
+func (o *Pool) lost(p *Pipeline) (d debt, owed bool) {
+	if p.feed != nil || p.state != ready || p.sent == p.head || !o.wants(p.node) {
+		return debt{}, false
 	}
+	d = debt{p.id, p.user}
+	o.debts[p.node] = append(o.debts[p.node], d)
+	return d, true
 }
 
 func (o *Pool) owes(node string) bool { return len(o.debts[node]) > 0 }

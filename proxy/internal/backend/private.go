@@ -22,8 +22,10 @@ const (
 // reply without limit.
 func (l *Lane) Private(group int, patient bool) *Pipeline {
 	o, node := l.pool, l.pool.masters[group]
-	for _, p := range o.privates {
-		if !p.lent && !p.spent && p.node == node && p.proto == l.proto && p.db == l.db && p.state == ready {
+	for i := len(o.returned) - 1; i >= 0; i-- { // the newest first: the others may grow old
+		p := o.returned[i]
+		if !p.spent && p.node == node && p.proto == l.proto && p.db == l.db && p.state == ready {
+			o.returned = slices.Delete(o.returned, i, i+1)
 			p.lent, p.patient = true, patient
 			return p
 		}
@@ -40,30 +42,29 @@ func (o *Pool) GiveBack(p *Pipeline, clean bool) {
 	if !p.lent {
 		return
 	}
-	p.lent, p.spent, p.returned = false, !clean, o.now
+	p.lent, p.spent, p.idleSince = false, !clean, o.now
 	if p.state != ready || p.ring.len() > 0 {
 		o.closePrivate(p)
+		return
 	}
+	o.returned = append(o.returned, p)
 }
 
 func (o *Pool) closePrivate(p *Pipeline) {
-	o.lost(p)
+	d, owed := o.lost(p)
 	o.dialer.Hangup(p)
 	o.privates = slices.DeleteFunc(o.privates, func(other *Pipeline) bool { return other == p })
 	p.ring, p.closed = ring{}, true
 	p.enter(idle)
-	o.collect(p.node)
+	if owed {
+		o.collect(p.node, d)
+	}
 }
 
-// collect asks for the end of connections that were lost by way of the shared
+// collect asks for the end of a connection that was lost by way of the shared
 // pipeline, as nobody may open a new connection to that node soon.
-func (o *Pool) collect(node string) {
-	if !slices.Contains(o.masters, node) {
-		return
-	}
-	for _, d := range o.debts[node] {
-		o.pipeline(node, 2, 0).Add(resp.AppendCommandStrings(nil, killArgs(d)...), &collector{o, node, d}, 0, true)
-	}
+func (o *Pool) collect(node string, d debt) {
+	o.pipeline(node, 2, 0).Add(resp.AppendCommandStrings(nil, killArgs(d)...), &collector{o, node, d}, 0, true)
 }
 
 // killArgs is the command that ends a connection for certain.
@@ -89,17 +90,17 @@ func (c *collector) Reply(int, []byte)         { c.pool.settle(c.node, c.debt) }
 func (c *collector) Resend(int, []byte, Again) {}
 func (c *collector) Fail(int, Cause)           {}
 
-// tickPrivates closes what nobody has wanted for long.
+// tickPrivates closes what nobody has wanted for long, and what nobody may have.
 func (o *Pool) tickPrivates() {
-	kept := 0
-	for _, p := range slices.Clone(o.privates) {
-		if p.lent {
-			continue
+	extra := len(o.returned) - idlePrivates // the oldest come first
+	o.returned = slices.DeleteFunc(o.returned, func(p *Pipeline) bool {
+		extra--
+		if extra < 0 && !p.spent && o.now-p.idleSince <= idlePrivateFor && p.state == ready && o.wants(p.node) {
+			return false
 		}
-		if kept++; kept > idlePrivates || p.spent || o.now-p.returned > idlePrivateFor || p.state != ready || !slices.Contains(o.masters, p.node) {
-			o.closePrivate(p)
-		}
-	}
+		o.closePrivate(p)
+		return true
+	})
 }
 
 // ConnID is the connection's CLIENT ID on the node, 0 while it has none.

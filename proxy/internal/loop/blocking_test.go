@@ -47,7 +47,7 @@ func TestBlockingAsRedis(t *testing.T) {
 					c.do("HELLO", proto)
 					var all strings.Builder
 					for line := range strings.SplitSeq(strings.NewReplacer(" l", " {a}l", " m", " {a}m", " k", " {a}k").Replace(script), "|") {
-						words := strings.Fields(strings.NewReplacer("{a}left", "left", "{a}max", "max", "{a}min", "min", "{a}mkstream", "mkstream", "{a}middle", "middle", "1 {a}m", "1 m").Replace(line))
+						words := strings.Fields(strings.NewReplacer("{a}left", "left", "{a}lpush", "lpush", "{a}llen", "llen", "{a}max", "max", "{a}min", "min", "{a}mkstream", "mkstream", "{a}middle", "middle", "1 {a}m", "1 m").Replace(line))
 						switch words[0] {
 						case "send":
 							c.send(encode(words[1:]...))

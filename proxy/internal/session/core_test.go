@@ -263,6 +263,7 @@ func (w *world) connecting() []*backend.Pipeline {
 //	paused NAME, reading NAME  the client is not read, is read
 //	node GROUP WORD… | WORD…   the group's node received exactly these commands
 //	reply GROUP "TEXT"         the node sends these bytes on its oldest connection
+//	reply GROUP:N "TEXT"       … on its Nth connection, from 1
 //	kills GROUP WORD…          the node was asked to end these connections
 //	lost GROUP                 the node's connections break
 //	down GROUP, up GROUP       the node refuses connections, takes them
@@ -363,13 +364,17 @@ func (w *world) step(line string) error {
 }
 
 func (w *world) nodeStep(verb, name, text string, check func(bool, string, ...any) error) error {
-	n := w.nodes[name]
+	name, which, numbered := strings.Cut(name, ":")
+	n, number := w.nodes[name], 1
+	if numbered {
+		number, _ = strconv.Atoi(which)
+	}
 	switch verb {
 	case "reply":
-		if len(n.pipes) == 0 {
+		if len(n.pipes) < number {
 			return errors.New("no connection")
 		}
-		w.nodeSends(n.pipes[0], text)
+		w.nodeSends(n.pipes[number-1], text)
 		w.settle()
 	case "lost":
 		pipes := n.pipes

@@ -96,8 +96,8 @@ type Env struct {
 	held     []*Session // wait for the next table
 	parked   []parked   // requests that were given back while their slot is held
 	blocked  map[*blocking]struct{}
-	readers  readers
 	watches  map[*watching]struct{} // those with a pipeline
+	readers  readers
 	free     *Request
 
 	scratch []byte           // for replies that have to wait

@@ -16,7 +16,7 @@ import (
 //   - Redis flags it readonly and it has keys that decide its way: plain, split,
 //     and scripts of the _RO forms. What is asked of all groups goes to masters.
 //   - the client did not write to its slots lately (replicas.Writes), and has no
-//     transaction open: those go to masters as blocks;
+//     transaction open: those go to masters as blocks; nor does it watch keys;
 //   - its slots are not held, and a replica of their owner is fit (below).
 //
 // It is then marked movable: whatever goes wrong there, an error reply as well
@@ -185,6 +185,7 @@ func (s *Session) readMode(r *Request, slots replicas.Slots) replicas.Mode {
 	case s.reads == replicas.Master:
 	case !fromReplica(r.cmd):
 		r.willWrite(slots)
+	case s.watch != nil: // what it reads has to be as new as the watch
 	case !s.writes.Recent(slots, s.env.Now):
 		return s.reads
 	}

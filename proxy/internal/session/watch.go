@@ -6,6 +6,7 @@ import (
 	"shardis/coordinator/topo"
 	"shardis/proxy/command"
 	"shardis/proxy/internal/backend"
+	"shardis/proxy/internal/replicas"
 	"shardis/proxy/internal/router"
 	"shardis/proxy/resp"
 )
@@ -115,6 +116,9 @@ func (w *watching) send(s *Session, cmd *command.Command, commands []byte, skip 
 	}
 	r := s.env.newRequest(s, cmd)
 	r.how, r.slot, r.left = bySlot, w.slot, 1
+	if exec {
+		r.willWrite(replicas.SlotSet(uint16(w.slot)))
+	}
 	s.enqueue(r)
 	s.pause |= pauseLane
 	s.env.Stats.BackendRequests++
