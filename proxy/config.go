@@ -215,7 +215,7 @@ func (c *Config) validateSecrets() error {
 		for _, addr := range slices.Concat(c.Listen, c.Reads.Listen) {
 			if checkListen(addr) == nil && !isLoopback(addr) {
 				problems = append(problems, fmt.Errorf("listen: %s can be reached from other machines and no client password is set: "+
-					"set password_file (or password), or require_user if clients log in as users made with `shardis user`, or listen on 127.0.0.1 only, or set allow_open: true if everybody who can connect may read and write", addr))
+					"set password_file (or password), or require_user if clients log in as users kept in etcd, or listen on 127.0.0.1 only, or set allow_open: true if everybody who can connect may read and write", addr))
 			}
 		}
 	}

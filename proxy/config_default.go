@@ -41,11 +41,11 @@ advertise: {{str .Advertise}}
 loops: {{.Loops}}
 
 # Password that clients must give (AUTH, HELLO … AUTH). Better in a file that only this user can read. It is that of user
-# "default", who may do everything. A user "default" made with "shardis user" takes its place.
+# "default", who may do everything. A user "default" in etcd (client-users/) takes its place.
 password: {{str .Password}}
 password_file: {{str .PasswordFile}}
 
-# Without a password: clients must log in as a user made with "shardis user"; until there is one nobody can.
+# Without a password: clients must log in as a user kept in etcd (client-users/); until there is one nobody can.
 require_user: {{.RequireUser}}
 
 # Listen beyond loopback without a client password: everybody who can connect may read and write.

@@ -78,7 +78,7 @@ func AppendErrRefused(dst []byte, c *Command) []byte {
 	}
 	dst = append(dst, "' is not allowed through the proxy"...)
 	if c.Container() == "acl" {
-		dst = append(dst, "; use 'shardis user' or the dashboard"...)
+		dst = append(dst, "; users of clients are kept in etcd"...)
 	}
 	return append(dst, "\r\n"...)
 }

@@ -393,7 +393,7 @@ func TestCrossSlot(t *testing.T) {
 		"SHUTDOWN":                   "-ERR command 'shutdown' is not allowed through the proxy\r\n",
 		"CONFIG SET maxmemory 1":     "-ERR command 'config set' is not allowed through the proxy\r\n",
 		"CLIENT PAUSE 1":             "-ERR command 'client pause' is not allowed through the proxy\r\n",
-		"ACL SETUSER x":              "-ERR command 'acl setuser' is not allowed through the proxy; use 'shardis user' or the dashboard\r\n",
+		"ACL SETUSER x":              "-ERR command 'acl setuser' is not allowed through the proxy; users of clients are kept in etcd\r\n",
 		"SCRIPT DEBUG yes":           "-ERR command 'script debug' is not allowed through the proxy\r\n",
 		"MIGRATE h 1 a 0 1":          "-ERR command 'migrate' is not allowed through the proxy\r\n",
 		"COMMAND INFO shutdown":      "*1\r\n$-1\r\n",

@@ -92,7 +92,7 @@ func TestUserWithLimits(t *testing.T) {
 		client 2 ACL DRYRUN app get z
 		client 2 ACL SETUSER app on
 		client 2 CLIENT KILL USER joe
-		got 2 "+OK\r\n$7\r\ndefault\r\n*2\r\n$3\r\napp\r\n$7\r\ndefault\r\n*12\r\n$5\r\nflags\r\n*1\r\n$2\r\non\r\n$9\r\npasswords\r\n*0\r\n$8\r\ncommands\r\n$17\r\n+@all -@dangerous\r\n$4\r\nkeys\r\n$8\r\n~b* %R~d\r\n$8\r\nchannels\r\n$5\r\n&news\r\n$9\r\nselectors\r\n*0\r\n$50\r\nThis user has no permissions to access the 'z' key\r\n-ERR command 'acl setuser' is not allowed through the proxy; use 'shardis user' or the dashboard\r\n-ERR No such user 'joe'\r\n"
+		got 2 "+OK\r\n$7\r\ndefault\r\n*2\r\n$3\r\napp\r\n$7\r\ndefault\r\n*12\r\n$5\r\nflags\r\n*1\r\n$2\r\non\r\n$9\r\npasswords\r\n*0\r\n$8\r\ncommands\r\n$17\r\n+@all -@dangerous\r\n$4\r\nkeys\r\n$8\r\n~b* %R~d\r\n$8\r\nchannels\r\n$5\r\n&news\r\n$9\r\nselectors\r\n*0\r\n$50\r\nThis user has no permissions to access the 'z' key\r\n-ERR command 'acl setuser' is not allowed through the proxy; users of clients are kept in etcd\r\n-ERR No such user 'joe'\r\n"
 	`)
 }
 
