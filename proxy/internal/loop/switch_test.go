@@ -61,6 +61,12 @@ func (w *world) handOver(slots topo.SlotSet, to string) {
 			target = w.node(i)
 		}
 	}
+	// What the target kept of an earlier time is gone, as the coordinator purges it.
+	for _, key := range target.Keys(ctx, "*").Val() {
+		if slot := w.topo.Scheme.SlotOf([]byte(key)); slots.Contains(slot) && w.topo.Owner(slot) != to {
+			target.Del(ctx, key)
+		}
+	}
 	for i, g := range w.topo.Groups {
 		if g.ID == to {
 			continue
